@@ -449,13 +449,16 @@ Result<void> Ladder::climb(vulkan::VulkanBackend& backend, const Graph& graph, c
     Climb climb(backend, std::make_unique<Subject>(std::move(timed)), std::move(checked),
                 options_.thorough ? kThoroughRuns : kRuns,
                 warmed_up_.insert(device.uuid).second ? kFirstWarmUpSeconds : kWarmUpSeconds);
-    TrialOrder order = options_.thorough ? TrialOrder{open_case.kernels, {}} : trial_order(open_case.kernels, device);
-    // First what an untried case would take: one that is given up is then no worse than that.
-    const std::string likely = [&] {
-        const std::lock_guard lock(mutex_);
-        return likely_variant(verdicts, given_up_[device.uuid], key, order.first);
-    }();
-    std::ranges::stable_partition(order.first, [&](const auto* kernel) { return kernel->name == likely; });
+    TrialOrder order{open_case.kernels, {}};
+    if (!options_.thorough) {
+        order = trial_order(open_case.kernels, device);
+        // First what an untried case would take: one that is given up is then no worse than that.
+        const std::string likely = [&] {
+            const std::lock_guard lock(mutex_);
+            return likely_variant(verdicts, given_up_[device.uuid], key, order.first);
+        }();
+        std::ranges::stable_partition(order.first, [&](const auto* kernel) { return kernel->name == likely; });
+    }
     // Drivers of CPUs compile with all their threads, and not all of it is needed.
     if (!device.is_cpu() && backend.device()->is_own()) {
         const bool may_prepare = [&] {

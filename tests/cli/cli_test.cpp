@@ -15,8 +15,8 @@
 #include "cli/run_program.hpp"
 #include "cpu/backend.hpp"
 #include "formats/safetensors.hpp"
+#include "models/changed_golden.hpp"
 #include "models/open_model.hpp"
-#include "models/run_in_pieces.hpp"
 #include "support/backends.hpp"
 #include "support/bounds.hpp"
 #include "support/goldens.hpp"
@@ -213,33 +213,64 @@ TEST_CASE("forward: language models and text encoders", "[cli][forward]") {
     }
 }
 
-TEST_CASE("forward: a long text goes through a language model in several runs", "[cli][forward]") {
-    const auto path = fs::path(VKFORMER_SOURCE_DIR) / "samples/models/verse-writer/verse-writer-q8_0.gguf";
+TEST_CASE("forward: long texts go through language models in several runs", "[cli][forward]") {
+    // One with attention alone, from a GGUF file; hybrids of convolutions and of a scan; one with other positions for long texts.
+    const std::string name = GENERATE("", "lfm2", "nemotron_h", "phi3_longrope");
+    CAPTURE(name);
+    const TemporaryFolder folder;
+    fs::path path = fs::path(VKFORMER_SOURCE_DIR) / "samples/models/verse-writer/verse-writer-q8_0.gguf";
+    if (!name.empty()) {
+        path = folder.path() / name;
+        fs::copy(goldens_dir() / "decoders" / name, path);
+        write_config_with(path, {{"max_position_embeddings", 512}});
+    }
     const models::Decoder model = must(models::load_decoder(path));
     constexpr std::uint32_t kBatch = 2, kLen = 300;  // a run of 256, and what is left
-    REQUIRE(model.config().max_positions >= kLen);
-    auto ids = std::make_shared<std::vector<std::int32_t>>();
-    for (std::uint32_t i = 0; i < kBatch * kLen; ++i)
+    REQUIRE(model.config().most_positions() >= kLen);
+    auto ids = std::make_shared<std::vector<std::int32_t>>(), mask = std::make_shared<std::vector<std::int32_t>>();
+    for (std::uint32_t i = 0; i < kBatch * kLen; ++i) {
         ids->push_back(static_cast<std::int32_t>((i * 7919 + i * i) % model.config().vocab_size));
-    const TemporaryFolder folder;
+        mask->push_back(i < kLen || i < kLen + 270 ? 1 : 0);  // the second text is shorter
+    }
+    const auto integers = [](const char* of, const std::shared_ptr<std::vector<std::int32_t>>& values) {
+        return formats::NamedTensor{of,
+                                    {.dtype = DType::i32,
+                                     .shape = {kBatch, kLen},
+                                     .bytes = std::as_bytes(std::span(*values)),
+                                     .owner = values}};
+    };
     const std::string in = (folder / "in.safetensors").string(), out = (folder / "out.safetensors").string();
-    const std::vector<formats::NamedTensor> inputs = {
-        {"input_ids",
-         {.dtype = DType::i32, .shape = {kBatch, kLen}, .bytes = std::as_bytes(std::span(*ids)), .owner = ids}}};
-    must(formats::write_safetensors(in, inputs));
+    must(formats::write_safetensors(
+        in, std::vector<formats::NamedTensor>{integers("input_ids", ids), integers("attention_mask", mask)}));
     REQUIRE(run("forward -m " + path.string() + " -i " + in + " -o " + out + " -d cpu").exit_code == 0);
     const auto backend = cpu::make_cpu_backend<float>();
-    const PiecewiseRun whole =
-        run_in_pieces(model, *backend, *ids, kBatch, DType::f32, {kLen}, models::WeightFormat::as_filed);
+    graph::Graph g;
+    const graph::Value tokens = must(g.input("tokens", DType::i32, {kBatch, kLen})),
+                       starts = must(g.input("starts", DType::i32, {kBatch}));
+    const auto pass = must(model.add_pass(g,
+                                          {.rows = kBatch,
+                                           .len = kLen,
+                                           .capacity = kLen,
+                                           .weights = models::WeightFormat::as_filed,
+                                           .extended = kLen > model.config().max_positions},
+                                          tokens, starts, models::Logits::all));
+    g.mark_output(pass.logits);
+    g.mark_output(pass.hidden);
+    const auto whole =
+        must(backend->compile(graph::make_plan(std::move(g)), backend->make_store(), backend->make_store()));
+    must(whole->write(tokens, std::span<const std::int32_t>(*ids)));
+    must(whole->write(starts, std::span<const std::int32_t>(std::vector<std::int32_t>(kBatch, 0))));
+    must(whole->submit());
+    must(whole->wait());
     const auto file = must(formats::Safetensors::open(out));
-    for (const auto& [name, expected] :
-         {std::pair{"logits", &whole.logits}, std::pair{"last_hidden_state", &whole.hidden}}) {
-        const TensorData* tensor = file.find(name);
+    for (const auto& [output, value] :
+         {std::pair{"logits", pass.logits}, std::pair{"last_hidden_state", pass.hidden}}) {
+        const TensorData* tensor = file.find(output);
         REQUIRE(tensor);
-        std::vector<double> found(tensor->shape.element_count());
-        REQUIRE(found.size() == expected->size());
+        std::vector<double> found(tensor->shape.element_count()), expected(found.size());
         must(convert(tensor->dtype, tensor->bytes, 0, std::span<double>(found)));
-        CHECK(relative_error(std::span<const double>(found), std::span<const double>(*expected)) < 1e-5);
+        must(whole->read(value, std::span(expected)));
+        CHECK(relative_error(std::span<const double>(found), std::span<const double>(expected)) < 1e-5);
     }
 }
 
@@ -268,12 +299,17 @@ TEST_CASE("forward: bad input of language models and text encoders is said", "[c
         refused(model, {ids, integers("decoder_input_ids", {1}, {1, 1})},
                 "decoder_input_ids, which the model does not take");
     }
-    refused("decoders/qwen3", {integers("input_ids", std::vector<std::int32_t>(400000 * 100, 4), {400000, 100})},
-            "give fewer sequences at a time");
+    // 2^31 logits and more, of the model with the most tokens that is here
+    must(formats::write_safetensors(in, std::vector<formats::NamedTensor>{integers(
+                                            "input_ids", std::vector<std::int32_t>(2048 * 512, 4), {2048, 512})}));
+    refuses("forward -m " +
+                (fs::path(VKFORMER_SOURCE_DIR) / "samples/models/verse-writer/verse-writer-q8_0.gguf").string() +
+                " -i " + in + " -o " + out + " -d cpu",
+            "go through at a time");
     const formats::NamedTensor types = integers("token_type_ids", {0, 1}, {1, 2});
     refused("decoders/qwen3", {ids, types}, "token_type_ids, which the model does not take");
     refused("encoders/distilbert_scores", {ids, types}, "token_type_ids, which the model does not take");
-    refused("encoders/bert_pairs", {ids, integers("token_type_ids", {0, 9}, {1, 2})}, "token 9");
+    refused("encoders/bert_pairs", {ids, integers("token_type_ids", {0, 9}, {1, 2})}, "type 9");
     refused("encoders/bert_pairs", {ids, integers("token_type_ids", {0}, {1, 1})}, "same shape");
     refused("vision/vit", {ids}, "this one is a vision model");
 }
@@ -674,11 +710,10 @@ TEST_CASE("a model for another command is refused with that command's name", "[c
     refuses("generate -d cpu -m " + folder("encoder_decoders/t5_d22_relu") + " x", "vkformer translate");
     refuses("generate -d cpu -m " + folder("vision/clip") + " x", "vkformer classify and embed");
     const std::string file = folder("gguf_decoders/qwen2.gguf");
-    for (const std::string command : {"translate -d cpu", "forward -d cpu -i /dev/null -o /dev/null"}) {
-        refuses(command + " -m " + file, "models of this type are for vkformer generate and chat");
-        refuses(command + " -m " + file,
-                "is a GGUF file of a language model, supported: encoder–decoders (marian, bart");
-    }
+    refuses("translate -d cpu -m " + file, "models of this type are for vkformer generate and chat");
+    refuses("translate -d cpu -m " + file,
+            "is a GGUF file of a language model, supported: encoder–decoders (marian, bart");
+    refuses("forward -d cpu -i /dev/null -o /dev/null -m " + folder("vision/clip"), "vkformer classify and embed");
     refuses("rerank -d cpu -m " + folder("encoders/bert_h20") + " a b", "\"architectures\" name no");
     const TemporaryFolder pegasus;
     std::ofstream(pegasus / "config.json") << R"({"model_type": "pegasus"})";

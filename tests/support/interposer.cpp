@@ -582,6 +582,7 @@ Interposer::Interposer(PFN_vkGetInstanceProcAddr next) {
     state->claimed_binding = 0;
     state->claimed_allocation = 0;
     state->claimed_type.reset();
+    state->claimed_vendor.reset();
     state->claimed_buffers = 0;
     state->claimed_subgroup.reset();
     state->claimed_loader.reset();

@@ -182,6 +182,11 @@ void OpCase::check(graph::Backend& backend, std::uint32_t runs) const {
 
 void OpCase::check_variant(graph::Backend& backend, const std::string& variant) const {
     REQUIRE_FALSE(results_.empty());
+    const auto& device = dynamic_cast<vulkan::VulkanBackend&>(backend).capabilities();
+    const graph::Plan plan = graph::make_plan(graph, {.fuse = false});
+    REQUIRE(std::ranges::any_of(plan.graph.nodes(), [&](const graph::Node& node) {
+        return vulkan::find_kernel(vulkan::fitting_kernels(node.op, {plan.graph, device}), variant) != nullptr;
+    }));
     const auto oracle = cpu::make_cpu_backend<double>();
     compare(*execute(backend, 1, variant), *execute(*oracle, 1), backend.name() + ", variant " + variant);
 }

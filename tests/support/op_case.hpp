@@ -55,7 +55,7 @@ public:
     /// the same places; integers exactly. On a Vulkan device once for every variant that one of the nodes has, of which devices that are
     /// CPUs have their share (has_share()).
     void check(graph::Backend& backend, std::uint32_t runs = 1) const;
-    /// One variant, whichever backend has the share of it.
+    /// One variant of a node of the case, on a Vulkan device, whichever has the share of it.
     void check_variant(graph::Backend& backend, const std::string& variant) const;
 
     /// Runs every variant on the backend and calls `inspect` with what it made of `result`.

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "api/default_workloads.hpp"
@@ -50,7 +51,7 @@ Result<IntegerMatrix> matrix(const std::string& name, const TensorData& data) {
 }
 
 Result<IntegerMatrix> tokens(const formats::Safetensors& file, const std::string& name, std::uint64_t vocab,
-                             std::uint64_t max_len) {
+                             std::uint64_t max_len, const std::string& what = "token") {
     const TensorData* data = file.find(name);
     if (!data) return Error{ErrorCode::MissingTensor, "the input has no tensor " + name};
     VKFORMER_TRY(IntegerMatrix m, matrix(name, *data));
@@ -59,7 +60,7 @@ Result<IntegerMatrix> tokens(const formats::Safetensors& file, const std::string
                                                      " tokens, the model takes at most " + std::to_string(max_len)};
     for (const std::int32_t token : m.values)
         if (token < 0 || static_cast<std::uint64_t>(token) >= vocab)
-            return Error{ErrorCode::InvalidArgument, name + " has token " + std::to_string(token) +
+            return Error{ErrorCode::InvalidArgument, name + " has " + what + " " + std::to_string(token) +
                                                          ", the model knows 0 to " + std::to_string(vocab - 1)};
     return m;
 }
@@ -135,15 +136,25 @@ Result<IntegerMatrix> right_padding(const formats::Safetensors& file, const Inte
     return m;
 }
 
-using OpenBackend = std::function<Result<std::unique_ptr<graph::Backend>>()>;
+/// What a pass is made of besides the model.
+struct Request {
+    const DeviceOptions& device;
+    const models::OpenedModel& opened;
+    const formats::Safetensors& file;
+    DType dtype;
+};
+
+/// Tokens of each sequence that the choice between two backends is measured with.
+constexpr std::uint32_t kMeasuredTokens = 16;
 
 struct Outputs {
     std::string device;
     std::vector<formats::NamedTensor> tensors{};
 };
 
-Result<Outputs> pass_of(const models::EncoderDecoder& model, const formats::Safetensors& file, const OpenBackend& open,
-                        DType dtype) {
+Result<Outputs> pass_of(const models::EncoderDecoder& model, const Request& request) {
+    const formats::Safetensors& file = request.file;
+    const DType dtype = request.dtype;
     const auto limits = model.limits();
     VKFORMER_TRY(const auto source, tokens(file, "input_ids", limits.source_vocab, limits.source_len));
     VKFORMER_TRY(const auto target, tokens(file, "decoder_input_ids", limits.target_vocab, limits.target_len));
@@ -154,7 +165,8 @@ Result<Outputs> pass_of(const models::EncoderDecoder& model, const formats::Safe
                                                    ", decoder_input_ids of " + std::to_string(target.batch)};
     VKFORMER_CHECK(check_names(file, {"input_ids", "attention_mask", "decoder_input_ids", "decoder_attention_mask"}));
 
-    VKFORMER_TRY(const auto backend, open());
+    VKFORMER_TRY(const auto backend,
+                 open_backend(request.device, [&] { return api::default_workloads(request.opened, dtype); }));
     VKFORMER_TRY(auto f,
                  model.forward({.batch = source.batch,
                                 .source_len = source.len,
@@ -186,51 +198,68 @@ Result<Outputs> pass_of(const models::EncoderDecoder& model, const formats::Safe
 }
 
 /// In runs of so many tokens that their logits stay small beside a device's memory; what lies behind a sequence's end is not seen by it.
-Result<Outputs> pass_of(const models::Decoder& model, const formats::Safetensors& file, const OpenBackend& open,
-                        DType dtype) {
+Result<Outputs> pass_of(const models::Decoder& model, const Request& request) {
+    const formats::Safetensors& file = request.file;
+    const DType dtype = request.dtype;
     const models::DecoderConfig& config = model.config();
     VKFORMER_TRY(const auto ids, tokens(file, "input_ids", config.vocab_size, config.most_positions()));
     VKFORMER_CHECK(right_padding(file, ids));
     VKFORMER_CHECK(check_names(file, {"input_ids", "attention_mask"}));
 
-    const std::uint64_t results = std::uint64_t{ids.batch} * ids.len * config.vocab_size;
-    if (results > graph::Graph::kMaxElements)
-        return Error{ErrorCode::InvalidArgument,
-                     "the logits of input_ids would be " + std::to_string(results) + " numbers, more than " +
-                         std::to_string(graph::Graph::kMaxElements) + "; give fewer sequences at a time"};
+    const std::uint64_t width = std::max(config.vocab_size, config.hidden_size);
+    if (std::uint64_t{ids.batch} * ids.len * width > graph::Graph::kMaxElements)
+        return Error{ErrorCode::InvalidArgument, "input_ids has " + std::to_string(std::uint64_t{ids.batch} * ids.len) +
+                                                     " tokens, and of this model " +
+                                                     std::to_string(graph::Graph::kMaxElements / width) +
+                                                     " go through at a time"};
 
-    VKFORMER_TRY(const auto backend, open());
-    constexpr std::uint64_t kMostLogits = 1 << 25, kMostTokens = 256;  // of a run; 128 MiB
-    const auto at_a_time = static_cast<std::uint32_t>(
-        std::clamp<std::uint64_t>(kMostLogits / config.vocab_size / ids.batch, 1, kMostTokens));
-    FloatTensor logits("logits", {ids.batch, ids.len, config.vocab_size}),
-        hidden("last_hidden_state", {ids.batch, ids.len, config.hidden_size});
-    const auto weights = backend->make_store(), states = backend->make_store();
     struct Run {
         std::uint32_t len = 0;
+        graph::Graph graph;
         graph::Value tokens, starts;
         models::DecoderPass pass;
         std::unique_ptr<graph::Program> program;
-    } run;
+    };
+    const auto run_of = [&](std::uint32_t len) -> Result<Run> {
+        Run run{.len = len};
+        VKFORMER_TRY(run.tokens, run.graph.input("tokens", DType::i32, {ids.batch, len}));
+        VKFORMER_TRY(run.starts, run.graph.input("starts", DType::i32, {ids.batch}));
+        VKFORMER_TRY(run.pass, model.add_pass(run.graph,
+                                              {.rows = ids.batch,
+                                               .len = len,
+                                               .capacity = ids.len,
+                                               .dtype = dtype,
+                                               .weights = models::WeightFormat::as_filed,
+                                               .extended = ids.len > config.max_positions},
+                                              run.tokens, run.starts, models::Logits::all));
+        run.graph.mark_output(run.pass.logits);
+        run.graph.mark_output(run.pass.hidden);
+        return run;
+    };
+    constexpr std::uint64_t kMostLogits = 1 << 25, kMostTokens = 512;  // of a run, all sequences together; 128 MiB
+    const auto at_a_time = static_cast<std::uint32_t>(
+        std::clamp<std::uint64_t>(std::min(kMostLogits / config.vocab_size, kMostTokens) / ids.batch, 1, ids.len));
+    VKFORMER_TRY(const auto backend, open_backend(request.device, [&]() -> Result<std::vector<tuning::Workload>> {
+                     VKFORMER_TRY(Run few, run_of(std::min(at_a_time, kMeasuredTokens)));
+                     std::vector<tuning::Workload> workloads(1);
+                     workloads[0].graph = std::move(few.graph);
+                     return workloads;
+                 }));
+
+    std::optional<FloatTensor> logits, hidden;  // made once it is known that the model takes the tokens
+    const auto weights = backend->make_store(), states = backend->make_store();
+    Run run;
     for (std::uint32_t done = 0; done < ids.len; done += run.len) {
         const std::uint32_t len = std::min(at_a_time, ids.len - done);
         if (len != run.len) {
-            graph::Graph graph;
-            run.len = len;
-            VKFORMER_TRY(run.tokens, graph.input("tokens", DType::i32, {ids.batch, len}));
-            VKFORMER_TRY(run.starts, graph.input("starts", DType::i32, {ids.batch}));
-            VKFORMER_TRY(run.pass, model.add_pass(graph,
-                                                  {.rows = ids.batch,
-                                                   .len = len,
-                                                   .capacity = ids.len,
-                                                   .dtype = dtype,
-                                                   .weights = models::WeightFormat::as_filed,
-                                                   .extended = ids.len > config.max_positions},
-                                                  run.tokens, run.starts, models::Logits::all));
-            graph.mark_output(run.pass.logits);
-            graph.mark_output(run.pass.hidden);
+            run.program.reset();  // before there is memory for another
+            VKFORMER_TRY(run, run_of(len));
             VKFORMER_TRY(run.program,
-                         backend->compile(graph::make_plan_for(*backend, std::move(graph)), weights, states));
+                         backend->compile(graph::make_plan_for(*backend, std::move(run.graph)), weights, states));
+        }
+        if (!logits) {
+            logits.emplace("logits", Shape{ids.batch, ids.len, config.vocab_size});
+            hidden.emplace("last_hidden_state", Shape{ids.batch, ids.len, config.hidden_size});
         }
         std::vector<std::int32_t> part;
         for (std::size_t b = 0; b < ids.batch; ++b)
@@ -240,20 +269,22 @@ Result<Outputs> pass_of(const models::Decoder& model, const formats::Safetensors
         VKFORMER_CHECK(run.program->write(run.starts, std::span<const std::int32_t>(starts)));
         VKFORMER_CHECK(run.program->submit());
         VKFORMER_CHECK(run.program->wait());
-        for (const auto& [value, whole] : {std::pair{run.pass.logits, &logits}, std::pair{run.pass.hidden, &hidden}}) {
-            const std::size_t width = whole->tensor.data.shape.back();
-            std::vector<float> values(std::size_t{ids.batch} * len * width);
+        for (const auto& [value, whole] :
+             {std::pair{run.pass.logits, &*logits}, std::pair{run.pass.hidden, &*hidden}}) {
+            const std::size_t columns = whole->tensor.data.shape.back();
+            std::vector<float> values(std::size_t{ids.batch} * len * columns);
             VKFORMER_CHECK(run.program->read(value, std::span(values)));
             for (std::size_t b = 0; b < ids.batch; ++b)
-                std::ranges::copy(std::span(values).subspan(b * len * width, len * width),
-                                  whole->values->data() + (b * ids.len + done) * width);
+                std::ranges::copy(std::span(values).subspan(b * len * columns, len * columns),
+                                  whole->values->data() + (b * ids.len + done) * columns);
         }
     }
-    return Outputs{backend->name(), {std::move(logits.tensor), std::move(hidden.tensor)}};
+    return Outputs{backend->name(), {std::move(logits->tensor), std::move(hidden->tensor)}};
 }
 
-Result<Outputs> pass_of(const models::Encoder& model, const formats::Safetensors& file, const OpenBackend& open,
-                        DType dtype) {
+Result<Outputs> pass_of(const models::Encoder& model, const Request& request) {
+    const formats::Safetensors& file = request.file;
+    const DType dtype = request.dtype;
     const models::EncoderConfig& config = model.config();
     VKFORMER_TRY(const auto ids, tokens(file, "input_ids", config.vocab_size, config.max_positions));
     VKFORMER_TRY(const auto padding, right_padding(file, ids));
@@ -261,22 +292,36 @@ Result<Outputs> pass_of(const models::Encoder& model, const formats::Safetensors
     VKFORMER_CHECK(check_names(file, {"input_ids", "attention_mask", has_types ? "token_type_ids" : "input_ids"}));
     IntegerMatrix types;
     if (has_types) {
-        VKFORMER_TRY(types, tokens(file, "token_type_ids", config.types, config.max_positions));
+        VKFORMER_TRY(types, tokens(file, "token_type_ids", config.types, config.max_positions, "type"));
         if (types.batch != ids.batch || types.len != ids.len)
             return Error{ErrorCode::ShapeMismatch, "token_type_ids and input_ids must have the same shape"};
     }
-    VKFORMER_TRY(const auto backend, open());
-    graph::Graph graph;
-    VKFORMER_TRY(
-        const auto pass,
-        model.add_encoder(graph, {.batch = ids.batch, .len = ids.len, .dtype = dtype, .token_types = has_types}));
-    graph.mark_output(pass.hidden);
-    graph::Value logits;
-    if (config.labels > 0) {
-        VKFORMER_TRY(logits, model.add_classifier(graph, pass));
-        graph.mark_output(logits);
-    }
-    VKFORMER_TRY(const auto program, backend->compile(graph::make_plan_for(*backend, std::move(graph)),
+    struct Run {
+        graph::Graph graph;
+        models::EncoderTensors pass;
+        graph::Value logits;
+    };
+    const auto run_of = [&](std::uint32_t len) -> Result<Run> {
+        Run run;
+        VKFORMER_TRY(
+            run.pass,
+            model.add_encoder(run.graph, {.batch = ids.batch, .len = len, .dtype = dtype, .token_types = has_types}));
+        run.graph.mark_output(run.pass.hidden);
+        if (config.labels > 0) {
+            VKFORMER_TRY(run.logits, model.add_classifier(run.graph, run.pass));
+            run.graph.mark_output(run.logits);
+        }
+        return run;
+    };
+    VKFORMER_TRY(const auto backend, open_backend(request.device, [&]() -> Result<std::vector<tuning::Workload>> {
+                     VKFORMER_TRY(Run few, run_of(std::min(ids.len, kMeasuredTokens)));
+                     std::vector<tuning::Workload> workloads(1);
+                     workloads[0].graph = std::move(few.graph);
+                     return workloads;
+                 }));
+    VKFORMER_TRY(Run run, run_of(ids.len));
+    const auto& pass = run.pass;
+    VKFORMER_TRY(const auto program, backend->compile(graph::make_plan_for(*backend, std::move(run.graph)),
                                                       backend->make_store(), backend->make_store()));
     VKFORMER_CHECK(program->write(pass.tokens, std::span<const std::int32_t>(ids.values)));
     VKFORMER_CHECK(program->write(pass.lengths, std::span<const std::int32_t>(lengths(padding))));
@@ -284,8 +329,8 @@ Result<Outputs> pass_of(const models::Encoder& model, const formats::Safetensors
     VKFORMER_CHECK(program->submit());
     VKFORMER_CHECK(program->wait());
     Outputs outputs{backend->name()};
-    if (logits) {
-        VKFORMER_TRY(auto scores, read_output(*program, "logits", logits));
+    if (run.logits) {
+        VKFORMER_TRY(auto scores, read_output(*program, "logits", run.logits));
         outputs.tensors.push_back(std::move(scores));
     }
     VKFORMER_TRY(auto hidden, read_output(*program, "last_hidden_state", pass.hidden));
@@ -298,16 +343,13 @@ Result<int> run(const ForwardCommand& command) {
     VKFORMER_TRY(const auto folder, command.model.find());
     VKFORMER_TRY(const auto opened, models::open_model(folder, std::array{encoder_decoder, decoder, encoder}));
     VKFORMER_TRY(const auto file, read_safetensors(command.input));
-    const DType dtype = command.device.dtype_value();
-    const OpenBackend open = [&] {
-        return open_backend(command.device, [&] { return api::default_workloads(opened, dtype); });
-    };
+    const Request request{command.device, opened, file, command.device.dtype_value()};
     const auto outputs_of = [&](const auto& of_kind) -> Result<Outputs> {
         VKFORMER_TRY(const auto model, of_kind.load());
-        if constexpr (requires { pass_of(*model, file, open, dtype); })
-            return pass_of(*model, file, open, dtype);
-        else if constexpr (requires { pass_of(model, file, open, dtype); })
-            return pass_of(model, file, open, dtype);
+        if constexpr (requires { pass_of(*model, request); })
+            return pass_of(*model, request);
+        else if constexpr (requires { pass_of(model, request); })
+            return pass_of(model, request);
         else
             return Error{ErrorCode::UnsupportedConfig,
                          "forward takes encoder-decoders, decoder-only language models and text encoders"};

@@ -110,10 +110,11 @@ bool has_many_registers(const Capabilities& device) {
 /// Heads that a workgroup of split_vec4.comp owns, of those that share a key head: at most four, and as many as there is shared memory
 /// for. GPUs with small subgroups (Intel's, Mali) have 128 registers or fewer for an invocation, and the sums of more than two do not
 /// fit.
-std::uint32_t heads_of_workgroup(const DecodeSizes& sizes, const Capabilities& device) {
+std::uint32_t heads_of_workgroup(const DecodeSizes& sizes, bool in_pages, const Capabilities& device) {
     const std::uint64_t workgroup = keys_of_workgroup(sizes);
     const std::uint64_t per_head = workgroup * 5 * 4 + sizes.head_dim * 4;  // parts of scores, and the query
-    const std::uint64_t per_workgroup = workgroup * 16 + 4;                 // weights, and who is last
+    const std::uint64_t per_workgroup =
+        workgroup * (in_pages ? 20 : 16) + 4;  // weights, in pages the rows of keys, and who is last
     const std::uint64_t room = std::max(device.max_shared_memory_bytes, std::uint32_t{16384}) - per_workgroup;
     const bool has_few_registers = !device.is_cpu() && subgroup_sizes(device).least <= 16;
     const std::uint64_t most =
@@ -135,7 +136,7 @@ Result<DispatchPlan> plan_split_vec4(const graph::DecodeAttention& op, const Ker
                                                  modules::decode_attention_split_vec4_q8);
     const Module module{&family, storage_for(context.graph.dtype(op.query), context.device)};
     const std::uint32_t piece = piece_elements(context.graph.dtype(op.key));
-    const std::uint32_t heads = heads_of_workgroup(sizes, context.device);
+    const std::uint32_t heads = heads_of_workgroup(sizes, static_cast<bool>(op.pages), context.device);
     const std::uint64_t groups = sizes.kv_heads * ceil_div(sizes.heads / sizes.kv_heads, heads);
     VKFORMER_TRY(Dispatch dispatch, dispatch_columns(op, context, module, sizes.value_dim / piece, groups));
     dispatch.set(shaders::kDecodeAttentionHeads, heads)
