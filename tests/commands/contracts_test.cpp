@@ -20,6 +20,7 @@
 #include "vulkan/features.hpp"
 #include "vulkan/pipelines.hpp"
 #include "vulkan/variants.hpp"
+#include "vulkan/vendors.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -181,8 +182,9 @@ const std::set<std::uint32_t>& capabilities_of(const vulkan::ShaderBinary& shade
 
 TEST_CASE("the workgroups of few rows and their sums are within what devices allow", "[shaders][contracts]") {
     constexpr std::uint32_t kLeastSharedBytes = 16384;  // that Vulkan has
-    static constexpr std::uint32_t kQualcomm = 0x5143, kIntel = 0x8086, kArm = 0x13B5;
-    const std::uint32_t vendor = GENERATE(0u, kQualcomm, kIntel, kArm), invocations = GENERATE(128u, 1024u);
+    const std::uint32_t vendor =
+                            GENERATE(0u, vulkan::vendors::kQualcomm, vulkan::vendors::kIntel, vulkan::vendors::kArm),
+                        invocations = GENERATE(128u, 1024u);
     const bool is_gated = GENERATE(false, true), is_normed = GENERATE(false, true);
     const DType weight = GENERATE(DType::f32, DType::bf16, DType::q8_0, DType::q4_k);
     const std::uint64_t rows = GENERATE(1, 2, 3, 4, 5, 7, 8), in = GENERATE(256, 2304, 8192, 16384);
@@ -202,7 +204,8 @@ TEST_CASE("the workgroups of few rows and their sums are within what devices all
     if (is_gated) op.epilogue.end = graph::Epilogue::End::gate;
     if (is_normed) op.prologue = {.kind = graph::Prologue::Kind::rms_norm, .eps = 1e-5f};
     const vulkan::KernelContext context{graph, device};
-    std::set<std::string_view> seen;
+    std::set<std::string_view> seen;  // modules
+    bool has_parts = false;
     for (const vulkan::KernelTraits* kernel : vulkan::fitting_kernels(op, context)) {
         CAPTURE(kernel->name);
         const auto plan = must(vulkan::plan_dispatches(op, context, *kernel));
@@ -215,19 +218,21 @@ TEST_CASE("the workgroups of few rows and their sums are within what devices all
             const std::uint32_t columns = constant(shaders::kLinearColumns);
             const std::uint32_t size = constant(shaders::kWorkgroupConstant);
             if (columns == 0 || !dispatch.module.family->name.starts_with("linear")) continue;
-            seen.insert(kernel->name);
-            const std::uint32_t most = vendor == kQualcomm ? 64 : invocations;
+            seen.insert(dispatch.module.family->name);
+            const bool is_part = constant(shaders::kLinearSplits) > 1;
+            has_parts = has_parts || is_part;
+            const std::uint32_t most = vendor == vulkan::vendors::kQualcomm ? 64 : invocations;
             const std::uint64_t of_norm = is_normed && !norms_first ? 1 : 0;
             CHECK(size <= most);
             CHECK(constant(shaders::kLinearRows) * (columns + of_norm) * (size + 1) * 4 <= kLeastSharedBytes);
             CHECK(constant(shaders::kLinearRows) * columns <= size);  // an invocation stores one sum
             if (is_gated) CHECK(columns % 2 == 0);
-            if (rows == 1 && in == 16384 && kernel->name != "split") CHECK(size == std::min(256u, most));
+            if (rows == 1 && in == 16384 && !is_part) CHECK(size == std::min(256u, most));
         }
     }
-    CHECK(seen.contains(weight == DType::f32 ? "row_vec4" : "row"));
-    if (is_quantized(weight)) CHECK(seen.contains("row_int8"));
-    if (!is_normed && in == 16384) CHECK(seen.contains("split"));
+    CHECK(seen.contains(weight == DType::f32 ? "linear_row_vec4" : "linear_quantized_row"));
+    if (is_quantized(weight)) CHECK(seen.contains("linear_quantized_row_int8"));
+    if (!is_normed && in == 16384) CHECK(has_parts);
 }
 
 TEST_CASE("a feature that is asked of a device is one that modules or the runtime use", "[shaders][contracts]") {

@@ -7,6 +7,7 @@
 #include "support/interposer.hpp"
 #include "support/must.hpp"
 #include "vulkan/backend.hpp"
+#include "vulkan/vendors.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -49,11 +50,10 @@ TEST_CASE("decode_attention agrees with double precision under every mask", "[op
 
 TEST_CASE("decode_attention fetches values ahead where there are registers for them",
           "[op][decode_attention][vulkan]") {
-    constexpr std::uint32_t kNvidia = 0x10DE;
     for (const std::string& index : vulkan_device_indices()) {
         Interposer interposer(must(vulkan::open_loader()));
         interposer.claim_type(VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU);
-        interposer.claim_vendor(kNvidia);
+        interposer.claim_vendor(vulkan::vendors::kNvidia);
         interposer.claim_subgroup_size(32);
         HostApplication host({.device_index = static_cast<std::uint32_t>(std::stoul(index))});
         const auto instance = must(vulkan::Instance::adopt(interposer.get(), host.instance, false));

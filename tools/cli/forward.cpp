@@ -144,8 +144,17 @@ struct Request {
     DType dtype;
 };
 
-/// Tokens of each sequence that the choice between two backends is measured with.
-constexpr std::uint32_t kMeasuredTokens = 16;
+/// The backend of the request; where two may be, the one that a run of a few of `len` tokens takes less time on. run_of(tokens) gives one
+/// with its graph.
+Result<std::unique_ptr<graph::Backend>> open_for(const Request& request, std::uint32_t len, const auto& run_of) {
+    constexpr std::uint32_t kMeasuredTokens = 16;
+    return open_backend(request.device, [&]() -> Result<std::vector<tuning::Workload>> {
+        VKFORMER_TRY(auto few, run_of(std::min(len, kMeasuredTokens)));
+        std::vector<tuning::Workload> workloads(1);
+        workloads[0].graph = std::move(few.graph);
+        return workloads;
+    });
+}
 
 struct Outputs {
     std::string device;
@@ -239,12 +248,7 @@ Result<Outputs> pass_of(const models::Decoder& model, const Request& request) {
     constexpr std::uint64_t kMostLogits = 1 << 25, kMostTokens = 512;  // of a run, all sequences together; 128 MiB
     const auto at_a_time = static_cast<std::uint32_t>(
         std::clamp<std::uint64_t>(std::min(kMostLogits / config.vocab_size, kMostTokens) / ids.batch, 1, ids.len));
-    VKFORMER_TRY(const auto backend, open_backend(request.device, [&]() -> Result<std::vector<tuning::Workload>> {
-                     VKFORMER_TRY(Run few, run_of(std::min(at_a_time, kMeasuredTokens)));
-                     std::vector<tuning::Workload> workloads(1);
-                     workloads[0].graph = std::move(few.graph);
-                     return workloads;
-                 }));
+    VKFORMER_TRY(const auto backend, open_for(request, at_a_time, run_of));
 
     std::optional<FloatTensor> logits, hidden;  // made once it is known that the model takes the tokens
     const auto weights = backend->make_store(), states = backend->make_store();
@@ -289,9 +293,10 @@ Result<Outputs> pass_of(const models::Encoder& model, const Request& request) {
     VKFORMER_TRY(const auto ids, tokens(file, "input_ids", config.vocab_size, config.max_positions));
     VKFORMER_TRY(const auto padding, right_padding(file, ids));
     const bool has_types = config.types > 0 && file.find("token_type_ids");
-    VKFORMER_CHECK(check_names(file, {"input_ids", "attention_mask", has_types ? "token_type_ids" : "input_ids"}));
+    if (!has_types) VKFORMER_CHECK(check_names(file, {"input_ids", "attention_mask"}));
     IntegerMatrix types;
     if (has_types) {
+        VKFORMER_CHECK(check_names(file, {"input_ids", "attention_mask", "token_type_ids"}));
         VKFORMER_TRY(types, tokens(file, "token_type_ids", config.types, config.max_positions, "type"));
         if (types.batch != ids.batch || types.len != ids.len)
             return Error{ErrorCode::ShapeMismatch, "token_type_ids and input_ids must have the same shape"};
@@ -313,12 +318,7 @@ Result<Outputs> pass_of(const models::Encoder& model, const Request& request) {
         }
         return run;
     };
-    VKFORMER_TRY(const auto backend, open_backend(request.device, [&]() -> Result<std::vector<tuning::Workload>> {
-                     VKFORMER_TRY(Run few, run_of(std::min(ids.len, kMeasuredTokens)));
-                     std::vector<tuning::Workload> workloads(1);
-                     workloads[0].graph = std::move(few.graph);
-                     return workloads;
-                 }));
+    VKFORMER_TRY(const auto backend, open_for(request, ids.len, run_of));
     VKFORMER_TRY(Run run, run_of(ids.len));
     const auto& pass = run.pass;
     VKFORMER_TRY(const auto program, backend->compile(graph::make_plan_for(*backend, std::move(run.graph)),

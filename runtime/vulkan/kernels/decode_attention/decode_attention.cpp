@@ -10,6 +10,7 @@
 #include "vulkan/kernels/attention/attention.hpp"
 #include "vulkan/kernels/attention/mask.hpp"
 #include "vulkan/kernels/packed_words.hpp"
+#include "vulkan/vendors.hpp"
 
 namespace vkformer::vulkan {
 
@@ -103,8 +104,8 @@ SubgroupSizes subgroup_sizes(const Capabilities& device) {
 /// NVIDIA and, with subgroups of 32, AMD: with 168 registers for an invocation in place of 120 a quarter fewer subgroups are in flight at
 /// most, with twice the loads each. Of AMD's older ones it would be half; Apple's and Qualcomm's compilers spill from 128 on.
 bool has_many_registers(const Capabilities& device) {
-    constexpr std::uint32_t kAmd = 0x1002, kNvidia = 0x10DE;
-    return device.vendor_id == kNvidia || (device.vendor_id == kAmd && subgroup_sizes(device).least <= 32);
+    return device.vendor_id == vendors::kNvidia ||
+           (device.vendor_id == vendors::kAmd && subgroup_sizes(device).least <= 32);
 }
 
 /// Heads that a workgroup of split_vec4.comp owns, of those that share a key head: at most four, and as many as there is shared memory

@@ -4,6 +4,7 @@
 
 #include "linear/contract.h"
 #include "vulkan/kernels/kernels.hpp"
+#include "vulkan/vendors.hpp"
 
 namespace vkformer::vulkan {
 
@@ -29,22 +30,13 @@ struct Product {
 Product product_of(const graph::Linear& op, const graph::Graph& graph);
 
 /// Intel: 128 registers per invocation, half as many as others have, and no offsets in the instructions that read shared memory.
-inline bool has_few_registers(const Capabilities& device) {
-    constexpr std::uint32_t kIntel = 0x8086;
-    return device.vendor_id == kIntel;
-}
+inline bool has_few_registers(const Capabilities& device) { return device.vendor_id == vendors::kIntel; }
 
 /// Mali: 64 registers per invocation.
-inline bool has_fewest_registers(const Capabilities& device) {
-    constexpr std::uint32_t kArm = 0x13B5;
-    return device.vendor_id == kArm;
-}
+inline bool has_fewest_registers(const Capabilities& device) { return device.vendor_id == vendors::kArm; }
 
 /// Qualcomm: half as many registers per invocation where a workgroup has more than 64 of them.
-inline bool prefers_small_workgroups(const Capabilities& device) {
-    constexpr std::uint32_t kQualcomm = 0x5143;
-    return device.vendor_id == kQualcomm;
-}
+inline bool prefers_small_workgroups(const Capabilities& device) { return device.vendor_id == vendors::kQualcomm; }
 
 /// Of linear/slices.glsl.
 inline bool has_whole_slices(const Product& product) { return product.in_width % shaders::kLinearTileDepth == 0; }

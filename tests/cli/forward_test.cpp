@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MIT
+/// vkformer forward: given tokens, from a file to a file.
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/run_program.hpp"
+#include "cpu/backend.hpp"
+#include "formats/safetensors.hpp"
+#include "models/changed_golden.hpp"
+#include "models/open_model.hpp"
+#include "support/bounds.hpp"
+#include "support/goldens.hpp"
+#include "support/must.hpp"
+#include "support/temporary_folder.hpp"
+
+#ifdef VKFORMER_CLI
+
+namespace vkformer::tests {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string marian_case(const std::string& name) { return (goldens_dir() / "marian" / name).string(); }
+
+}  // namespace
+
+TEST_CASE("forward: from a file to a file", "[cli][forward]") {
+    const std::string name = GENERATE("relu_d30_h5_h3", "swish_d64_h4_opus");
+    const TemporaryFolder folder;
+    const Golden golden("marian/" + name + "/golden.safetensors");
+    std::vector<formats::NamedTensor> inputs;
+    for (const char* input : {"input_ids", "attention_mask", "decoder_input_ids"})
+        inputs.push_back({input, golden.tensor(input)});
+    const std::string in = (folder / "in.safetensors").string(), out = (folder / "out.safetensors").string();
+    must(formats::write_safetensors(in, inputs));
+    for (const std::string dtype : {"f32", "f16"}) {
+        CAPTURE(name, dtype);
+        const Outcome outcome = run("forward --model " + marian_case(name) + " --input " + in + " --output " + out +
+                                    " --device cpu --dtype " + dtype);
+        CHECK(outcome.err == "vkformer: device: CPU (float)\n");
+        REQUIRE(outcome.exit_code == 0);
+        const auto file = must(formats::Safetensors::open(out));
+        for (const char* output : {"logits", "encoder_last_hidden_state"}) {
+            const TensorData* tensor = file.find(output);
+            REQUIRE(tensor);
+            CHECK(tensor->dtype == DType::f32);
+            REQUIRE(tensor->shape == golden.shape(output));
+            std::vector<double> found(tensor->shape.element_count());
+            must(convert(tensor->dtype, tensor->bytes, 0, std::span<double>(found)));
+            const auto expected = golden.doubles(output);
+            CHECK(relative_error(std::span<const double>(found), std::span<const double>(expected)) <
+                  (dtype == "f32" ? 1e-5 : 2e-3));
+        }
+        CHECK(file.find("last_hidden_state"));
+    }
+}
+
+TEST_CASE("forward: bad input is said", "[cli][forward][errors]") {
+    const TemporaryFolder folder;
+    const std::string in = (folder / "in.safetensors").string(), out = (folder / "out.safetensors").string();
+    const auto integers = [](std::vector<std::int64_t> values, const Shape& shape) {
+        auto owner = std::make_shared<std::vector<std::int64_t>>(std::move(values));
+        return TensorData{
+            .dtype = DType::i64, .shape = shape, .bytes = std::as_bytes(std::span(*owner)), .owner = owner};
+    };
+    const auto refused = [&](const std::vector<formats::NamedTensor>& inputs, const std::string& what) {
+        must(formats::write_safetensors(in, inputs));
+        refuses("forward --model " + marian_case("relu_d30_h5_h3") + " -i " + in + " -o " + out + " --device cpu",
+                what);
+        CHECK_FALSE(fs::exists(out));
+    };
+    const formats::NamedTensor ids = {"input_ids", integers({4, 5}, {1, 2})},
+                               decoder = {"decoder_input_ids", integers({52}, {1, 1})};
+    refused({ids}, "decoder_input_ids");
+    refused({decoder}, "input_ids");
+    refused({{"input_ids", integers({4, 53}, {1, 2})}, decoder}, "token 53");
+    refused({{"input_ids", integers({4, -1}, {1, 2})}, decoder}, "token -1");
+    refused({{"input_ids", integers({4, 1LL << 40}, {1, 2})}, decoder}, "1099511627776");
+    refused({{"input_ids", integers({4, 5}, {2})}, decoder}, "[batch, length]");
+    refused({{"input_ids", integers({4, 5}, {2, 1})}, decoder}, "batch");
+    refused({{"input_ids", integers(std::vector<std::int64_t>(33, 4), {1, 33})}, decoder}, "at most 32");
+    refused({ids, decoder, {"attention_mask", integers({1, 2}, {1, 2})}}, "attention_mask");
+    refused({ids, decoder, {"attention_mask", integers({1}, {1, 1})}}, "attention_mask");
+    refused({ids, decoder, {"token_type_ids", integers({0, 0}, {1, 2})}}, "token_type_ids");
+    std::ofstream(in) << "not a safetensors file";
+    refuses("forward --model " + marian_case("relu_d30_h5_h3") + " -i " + in + " -o " + out + " --device cpu",
+            "in.safetensors");
+}
+
+TEST_CASE("forward: language models and text encoders", "[cli][forward]") {
+    const std::string name =
+        GENERATE("decoders/qwen3", "decoders/nemotron_h_moe", "encoders/bert_pairs", "encoders/distilbert_scores");
+    const std::string dtype = GENERATE("f32", "f16");
+    CAPTURE(name, dtype);
+    const TemporaryFolder folder;
+    const Golden golden(name + "/golden.safetensors");
+    std::vector<formats::NamedTensor> inputs;
+    for (const char* input : {"input_ids", "attention_mask", "token_type_ids"})
+        if (golden.has(input)) inputs.push_back({input, golden.tensor(input)});
+    const std::string in = (folder / "in.safetensors").string(), out = (folder / "out.safetensors").string();
+    must(formats::write_safetensors(in, inputs));
+    const Outcome outcome = run("forward -q --model " + (goldens_dir() / name).string() + " -i " + in + " -o " + out +
+                                " --device cpu --dtype " + dtype);
+    CHECK(outcome.err.empty());
+    REQUIRE(outcome.exit_code == 0);
+    const auto file = must(formats::Safetensors::open(out));
+    CHECK((file.find("logits") != nullptr) == golden.has("logits"));
+    for (const char* output : {"logits", "last_hidden_state"}) {
+        if (!golden.has(output)) continue;
+        CAPTURE(output);
+        const TensorData* tensor = file.find(output);
+        REQUIRE(tensor);
+        CHECK(tensor->dtype == DType::f32);
+        REQUIRE(tensor->shape == golden.shape(output));
+        std::vector<double> found(tensor->shape.element_count());
+        must(convert(tensor->dtype, tensor->bytes, 0, std::span<double>(found)));
+        auto expected = golden.doubles(output);
+        if (golden.has("attention_mask") && output == std::string("last_hidden_state")) {
+            const auto mask = golden.ints("attention_mask");  // rows of padding mean nothing
+            for (std::size_t i = 0; i < found.size(); ++i)
+                if (mask[i / tensor->shape.back()] == 0) found[i] = expected[i] = 0;
+        }
+        CHECK(relative_error(std::span<const double>(found), std::span<const double>(expected)) <
+              (dtype == "f32" ? 1e-5 : 3e-3));
+    }
+}
+
+TEST_CASE("forward: long texts go through language models in several runs", "[cli][forward]") {
+    // One with attention alone, from a GGUF file; hybrids of convolutions and of a scan; one with other positions for long texts.
+    const std::string name = GENERATE("", "lfm2", "nemotron_h", "phi3_longrope");
+    CAPTURE(name);
+    const TemporaryFolder folder;
+    fs::path path = fs::path(VKFORMER_SOURCE_DIR) / "samples/models/verse-writer/verse-writer-q8_0.gguf";
+    if (!name.empty()) {
+        path = folder.path() / name;
+        fs::copy(goldens_dir() / "decoders" / name, path);
+        write_config_with(path, {{"max_position_embeddings", 512}});
+    }
+    const models::Decoder model = must(models::load_decoder(path));
+    constexpr std::uint32_t kBatch = 2, kLen = 300;  // a run of 256, and what is left
+    REQUIRE(model.config().most_positions() >= kLen);
+    auto ids = std::make_shared<std::vector<std::int32_t>>(), mask = std::make_shared<std::vector<std::int32_t>>();
+    for (std::uint32_t i = 0; i < kBatch * kLen; ++i) {
+        ids->push_back(static_cast<std::int32_t>((i * 7919 + i * i) % model.config().vocab_size));
+        mask->push_back(i < kLen || i < kLen + 270 ? 1 : 0);  // the second text is shorter
+    }
+    const auto integers = [](const char* of, const std::shared_ptr<std::vector<std::int32_t>>& values) {
+        return formats::NamedTensor{of,
+                                    {.dtype = DType::i32,
+                                     .shape = {kBatch, kLen},
+                                     .bytes = std::as_bytes(std::span(*values)),
+                                     .owner = values}};
+    };
+    const std::string in = (folder / "in.safetensors").string(), out = (folder / "out.safetensors").string();
+    must(formats::write_safetensors(
+        in, std::vector<formats::NamedTensor>{integers("input_ids", ids), integers("attention_mask", mask)}));
+    REQUIRE(run("forward -m " + path.string() + " -i " + in + " -o " + out + " -d cpu").exit_code == 0);
+    const auto backend = cpu::make_cpu_backend<float>();
+    graph::Graph g;
+    const graph::Value tokens = must(g.input("tokens", DType::i32, {kBatch, kLen})),
+                       starts = must(g.input("starts", DType::i32, {kBatch}));
+    const auto pass = must(model.add_pass(g,
+                                          {.rows = kBatch,
+                                           .len = kLen,
+                                           .capacity = kLen,
+                                           .weights = models::WeightFormat::as_filed,
+                                           .extended = kLen > model.config().max_positions},
+                                          tokens, starts, models::Logits::all));
+    g.mark_output(pass.logits);
+    g.mark_output(pass.hidden);
+    const auto whole =
+        must(backend->compile(graph::make_plan(std::move(g)), backend->make_store(), backend->make_store()));
+    must(whole->write(tokens, std::span<const std::int32_t>(*ids)));
+    must(whole->write(starts, std::span<const std::int32_t>(std::vector<std::int32_t>(kBatch, 0))));
+    must(whole->submit());
+    must(whole->wait());
+    const auto file = must(formats::Safetensors::open(out));
+    for (const auto& [output, value] :
+         {std::pair{"logits", pass.logits}, std::pair{"last_hidden_state", pass.hidden}}) {
+        const TensorData* tensor = file.find(output);
+        REQUIRE(tensor);
+        std::vector<double> found(tensor->shape.element_count()), expected(found.size());
+        must(convert(tensor->dtype, tensor->bytes, 0, std::span<double>(found)));
+        must(whole->read(value, std::span(expected)));
+        CHECK(relative_error(std::span<const double>(found), std::span<const double>(expected)) < 1e-5);
+    }
+}
+
+TEST_CASE("forward: bad input of language models and text encoders is said", "[cli][forward][errors]") {
+    const TemporaryFolder folder;
+    const std::string in = (folder / "in.safetensors").string(), out = (folder / "out.safetensors").string();
+    const auto integers = [](const std::string& name, std::vector<std::int32_t> values, const Shape& shape) {
+        auto owner = std::make_shared<std::vector<std::int32_t>>(std::move(values));
+        return formats::NamedTensor{
+            name, {.dtype = DType::i32, .shape = shape, .bytes = std::as_bytes(std::span(*owner)), .owner = owner}};
+    };
+    const auto refused = [&](const std::string& model, const std::vector<formats::NamedTensor>& inputs,
+                             const std::string& what) {
+        CAPTURE(model);
+        must(formats::write_safetensors(in, inputs));
+        refuses("forward -m " + (goldens_dir() / model).string() + " -i " + in + " -o " + out + " -d cpu", what);
+        CHECK_FALSE(fs::exists(out));
+    };
+    const formats::NamedTensor ids = integers("input_ids", {4, 5}, {1, 2});
+    for (const std::string model : {"decoders/qwen3", "encoders/bert_pairs"}) {
+        refused(model, {integers("ids", {4, 5}, {1, 2})}, "input_ids");
+        refused(model, {integers("input_ids", {4, 100000}, {1, 2})}, "token 100000");
+        refused(model, {integers("input_ids", std::vector<std::int32_t>(5000, 4), {1, 5000})}, "at most");
+        refused(model, {ids, integers("attention_mask", {0, 1}, {1, 2})}, "attention_mask has zeros before ones");
+        refused(model, {ids, integers("attention_mask", {1}, {1, 1})}, "attention_mask");
+        refused(model, {ids, integers("decoder_input_ids", {1}, {1, 1})},
+                "decoder_input_ids, which the model does not take");
+    }
+    // 2^31 logits and more, of the model with the most tokens that is here
+    must(formats::write_safetensors(in, std::vector<formats::NamedTensor>{integers(
+                                            "input_ids", std::vector<std::int32_t>(2048 * 512, 4), {2048, 512})}));
+    refuses("forward -m " +
+                (fs::path(VKFORMER_SOURCE_DIR) / "samples/models/verse-writer/verse-writer-q8_0.gguf").string() +
+                " -i " + in + " -o " + out + " -d cpu",
+            "go through at a time");
+    const formats::NamedTensor types = integers("token_type_ids", {0, 1}, {1, 2});
+    refused("decoders/qwen3", {ids, types}, "token_type_ids, which the model does not take");
+    refused("encoders/distilbert_scores", {ids, types}, "token_type_ids, which the model does not take");
+    refused("encoders/bert_pairs", {ids, integers("token_type_ids", {0, 9}, {1, 2})}, "type 9");
+    refused("encoders/bert_pairs", {ids, integers("token_type_ids", {0}, {1, 1})}, "same shape");
+    refused("vision/vit", {ids}, "this one is a vision model");
+}
+
+}  // namespace vkformer::tests
+
+#endif
