@@ -68,6 +68,13 @@ struct BeamSearch {
     std::optional<EarlyStopping> early_stopping;  ///< none: what the model folder says, else heuristic
 };
 
+/// A low-rank adapter (LoRA, Hu et al. 2022): a folder of PEFT's (adapter_config.json, adapter_model.safetensors) for a model in a folder, a
+/// GGUF file for one in a GGUF file.
+struct Adapter {
+    std::string name;  ///< by which GenerateOptions::adapters asks for it
+    std::filesystem::path path;
+};
+
 struct GeneratorOptions {
     /// A Vulkan device by index, UUID or part of its name; "cpu": the CPU backend; "auto": a GPU, else whichever of the CPU
     /// backend and a CPU-type Vulkan device was measured faster for this model.
@@ -78,6 +85,9 @@ struct GeneratorOptions {
     std::uint32_t context = 0;  ///< tokens of a sequence at most, prompt included; 0: the model's, at most 4096
     std::uint32_t batch = 1;    ///< sequences that are generated together
     BeamSearch beam_search;
+    /// Loaded beside the model's weights, which stay as they are: each generation says which of them count. Their ranks are 4096 together at
+    /// most.
+    std::vector<Adapter> adapters;
     /// Which variant of its shader each op takes; see TranslatorOptions.
     bool plain_shaders = false;
     std::map<std::string, std::string> shader_variants;
@@ -109,6 +119,9 @@ struct GenerateOptions {
     /// What the text has to be. It ends where it is whole and nothing may follow, or where the model ends it and it is whole; only a limit
     /// or a stop text cuts it. Not with ignore_end, min_tokens or beams.
     std::optional<Constraint> constraint;
+    /// Which of GeneratorOptions::adapters count, by their names, and what each one's part is multiplied by, −1000 to 1000; 1: as it was
+    /// trained. None: the model alone.
+    std::map<std::string, float> adapters;
 };
 
 enum class Finish : std::uint8_t {
@@ -163,7 +176,8 @@ public:
     /// there is, and texts stay empty.
     /// Errors: FileNotFound, CorruptFile, UnsupportedConfig, MissingTensor, ShapeMismatch (of the model); NoVulkanLoader,
     /// NoDevice, MissingFeature, OutOfDeviceMemory (of the device); InvalidArgument (a context, a cache or a beam search that the
-    /// model or the other options do not allow). Never falls back to another device.
+    /// model or the other options do not allow, two adapters of one name). An adapter's errors are like the model's: UnsupportedConfig for what
+    /// it changes and the model has no place for. Never falls back to another device.
     static Result<Generator> load(const std::filesystem::path& path, const GeneratorOptions& options = {});
 
     Generator(Generator&&) noexcept;
@@ -176,7 +190,7 @@ public:
 
     /// Continues the prompts, in order. A prompt's beginning that the generation before it in the same row has computed is not
     /// computed again. Errors: InvalidArgument (an empty prompt, one longer than the context, a temperature or a stop text with
-    /// beams; nothing has run then), DeviceLost, Vulkan, out of memory.
+    /// beams, an adapter that is not loaded; nothing has run then), DeviceLost, Vulkan, out of memory.
     Result<std::vector<Generation>> generate(std::span<const std::string> prompts, const GenerateOptions& options = {},
                                              const OnText& on_text = {});
     Result<std::vector<Generation>> generate_tokens(std::span<const std::vector<std::int32_t>> prompts,

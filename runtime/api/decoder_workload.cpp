@@ -14,6 +14,7 @@ Result<std::vector<tuning::Workload>> decoder_workload(const models::Decoder& mo
     constexpr std::uint32_t kTokens = 16;
     decoding::DecoderSessionOptions small = options;
     small.context = std::min(2 * kTokens, model.config().max_positions);
+    small.adapters = model.adapters() > 0;
     const std::uint32_t cache_rows = beams ? beams->beams : 0;
     VKFORMER_TRY(auto chunk, decoding::chunk_graph(model, small, std::min(kTokens, small.context), false, cache_rows));
     std::vector<tuning::Workload> workload;

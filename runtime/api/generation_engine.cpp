@@ -277,6 +277,7 @@ Result<BatchSequence> GenerationEngine::Impl::sequence(
     }
     made.sequence.prompt = std::move(request.prompt);
     made.sequence.seed = asked.seed;
+    VKFORMER_TRY(made.sequence.adapters, language.adapter_scales(asked));
     made.log_probs = asked.log_probs;
     made.prompt_log_probs = request.prompt_log_probs;
     made.is_prompt_alone = request.is_prompt_alone;
@@ -374,7 +375,7 @@ Result<GenerationEngine> GenerationEngine::load(const std::filesystem::path& pat
     if (options.generator.beam_search.beams > 1)
         return invalid("an engine generates one sequence per request: leave out the beams");
     api::OpeningBackend opening(api::open_options(options.generator));
-    VKFORMER_TRY(auto language, api::load_language_model(path));
+    VKFORMER_TRY(auto language, api::load_language_model(path, options.generator.adapters));
     const models::Decoder& model = *language.model;
     VKFORMER_TRY(auto batch, batch_options(model, language, options));
     VKFORMER_TRY(auto device, opening.get([&] {

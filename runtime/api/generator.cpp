@@ -206,7 +206,7 @@ Result<std::variant<decoding::DecoderSession, decoding::BeamSession>> open_sessi
 
 Result<Generator> Generator::load(const std::filesystem::path& path, const GeneratorOptions& options) {
     api::OpeningBackend opening(api::open_options(options));
-    VKFORMER_TRY(auto language, api::load_language_model(path));
+    VKFORMER_TRY(auto language, api::load_language_model(path, options.adapters));
     models::Decoder& model = *language.model;
     auto wanted = api::session_options(options, {.temperature = 0});
     VKFORMER_CHECK(model.check_cache(wanted.cache));  // before kernels are tried on the device
@@ -256,13 +256,15 @@ Result<std::vector<Generation>> Generator::generate_tokens(std::span<const std::
             ErrorCode::InvalidArgument,
             "prompt look-up checks tokens before it is known what the constraint lets follow: leave out one of "
             "the two"};
+    VKFORMER_TRY(const std::vector<float> adapters, impl_->language.adapter_scales(options));
     VKFORMER_CHECK(impl_->set_sampling(options));
     std::vector<decoding::Request> requests;
     std::vector<api::GenerationText> outputs;
     for (std::size_t i = 0; i < prompts.size(); ++i) {
         VKFORMER_TRY(const std::uint32_t max_tokens,
                      impl_->language.max_tokens(options, prompts[i].size(), "prompt " + std::to_string(i + 1)));
-        requests.push_back({.prompt = prompts[i], .max_tokens = max_tokens, .seed = options.seed + i});
+        requests.push_back(
+            {.prompt = prompts[i], .max_tokens = max_tokens, .seed = options.seed + i, .adapters = adapters});
         if (!options.ignore_end) requests.back().stop_tokens = impl_->language.text.defaults.end_tokens;
         if (constraint) requests.back().constraint = std::make_shared<constraints::ConstrainedText>(constraint);
         outputs.emplace_back(impl_->language.tokenizer(), constraint.get(), impl_->language.stops(options),

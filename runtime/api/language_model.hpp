@@ -23,6 +23,7 @@ namespace vkformer::api {
 struct LanguageModel {
     std::unique_ptr<models::Decoder> model;  // sessions point to it
     DecoderText text;
+    std::vector<std::string> adapters;  // names, in the model's order
 
     /// None: there is no text.
     const text::Tokenizer* tokenizer() const noexcept { return text.tokenizer ? text.tokenizer->get() : nullptr; }
@@ -35,14 +36,16 @@ struct LanguageModel {
     Result<std::uint32_t> max_tokens(const GenerateOptions& asked, std::size_t prompt, std::string_view name) const;
     const std::vector<std::string>& stops(const GenerateOptions& asked) const noexcept;
     bool is_end(std::int32_t token) const;
+    /// A scale of each adapter; none where none counts. Errors: InvalidArgument (a name that no adapter has, a scale out of its range).
+    Result<std::vector<float>> adapter_scales(const GenerateOptions& asked) const;
     /// The request's constraint with the vocabulary; null: none. Errors: InvalidArgument (together with what it excludes), FileNotFound (no
     /// tokenizer), UnsupportedConfig (of the tokenizer).
     Result<std::shared_ptr<constraints::TokenConstraint>> constraint(const GenerateOptions& asked,
                                                                      ConstraintCache& cache) const;
 };
 
-/// Errors: those of its parts; ShapeMismatch (a tokenizer of another model).
-Result<LanguageModel> load_language_model(const std::filesystem::path& path);
+/// Errors: those of its parts; ShapeMismatch (a tokenizer of another model), InvalidArgument (two adapters of one name, or one without).
+Result<LanguageModel> load_language_model(const std::filesystem::path& path, const std::vector<Adapter>& adapters);
 
 /// What a session is asked, one row for each sequence of a batch.
 decoding::DecoderSessionOptions session_options(const GeneratorOptions& options, const graph::SampleOptions& sample);

@@ -109,6 +109,7 @@ Result<void> BatchScript::check(const BatchSequence& asked) const {
         return invalid("the prompt has " + std::to_string(prompt.size()) + " tokens, the context holds " +
                        std::to_string(options_.context));
     VKFORMER_CHECK(check_penalties({.bias = asked.bias}, vocab));
+    if (!asked.sequence.adapters.empty()) VKFORMER_CHECK(model_->check_adapters(asked.sequence.adapters));
     VKFORMER_CHECK(check_log_probs(asked.log_probs));
     VKFORMER_CHECK(check_log_probs(asked.prompt_log_probs));
     if (asked.is_prompt_alone && asked.sequence.constraint)
@@ -181,7 +182,7 @@ bool BatchScript::find_pages(Running& sequence) {
     // of a beginning is kept.
     const bool may_share = !sequence.needs_scores() && !model_->config().keeps_states();
     while (may_share && (sequence.pages.size() + 1) * kPageLen < tokens.size()) {
-        const auto found = pool_.find(sequence.chain, tokens.subspan(sequence.pages.size() * kPageLen, kPageLen));
+        const auto found = pool_.find(sequence.chain, page_key(sequence, sequence.pages.size()));
         if (!found) break;
         sequence.pages.push_back(found->page);
         sequence.chain = found->chain;
@@ -231,9 +232,18 @@ void BatchScript::preempt_last() {
 void BatchScript::keep_full_pages(Running& sequence) {
     if (model_->config().keeps_states()) return;
     for (; (sequence.kept_pages + 1) * kPageLen <= sequence.cached; ++sequence.kept_pages) {
-        const auto tokens = std::span(sequence.tokens).subspan(sequence.kept_pages * kPageLen, kPageLen);
-        sequence.chain = pool_.keep(sequence.pages[sequence.kept_pages], sequence.chain, tokens);
+        const std::vector<std::int32_t> key = page_key(sequence, sequence.kept_pages);
+        sequence.chain = pool_.keep(sequence.pages[sequence.kept_pages], sequence.chain, key);
     }
+}
+
+/// What the keys and values of a page depend on, beside the pages before it: its tokens and, at the beginning, which adapters count.
+std::vector<std::int32_t> BatchScript::page_key(const Running& sequence, std::size_t page) const {
+    const auto tokens = std::span(sequence.tokens).subspan(page * kPageLen, kPageLen);
+    std::vector<std::int32_t> key(tokens.begin(), tokens.end());
+    if (page == 0)
+        for (const float scale : sequence.asked.sequence.adapters) key.push_back(word(scale));
+    return key;
 }
 
 // ---- jobs -----------------------------------------------------------------------------------------------------------
@@ -253,11 +263,11 @@ Result<std::optional<Job>> BatchScript::next(std::uint32_t most) {
     return step_job(has_unread ? 1 : most);
 }
 
-Result<BatchScript::Chunk*> BatchScript::chunk(std::uint32_t rows, std::uint32_t len) {
-    std::unique_ptr<Chunk>& known = chunks_[{rows, len}];
+Result<BatchScript::Chunk*> BatchScript::chunk(const BatchChunkKind& kind) {
+    std::unique_ptr<Chunk>& known = chunks_[kind];
     if (known) return known.get();
     auto made = std::make_unique<Chunk>();
-    VKFORMER_TRY(made->graph, batch_chunk_graph(*model_, options_, rows, len));
+    VKFORMER_TRY(made->graph, batch_chunk_graph(*model_, options_, kind));
     made->plan = plan(std::move(made->graph.graph));
     known = std::move(made);
     return known.get();
@@ -276,7 +286,8 @@ Result<Job> BatchScript::chunk_job() {
     const auto rows = static_cast<std::uint32_t>(std::bit_floor(most_rows));
     unread.resize(rows);
 
-    VKFORMER_TRY(Chunk* const made, chunk(rows, len));
+    const bool adapters = std::ranges::any_of(unread, [](const Running* sequence) { return sequence->has_adapters(); });
+    VKFORMER_TRY(Chunk* const made, chunk({.rows = rows, .len = len, .adapters = adapters}));
     Job job = {.kind = Job::Kind::prompt, .part = made, .len = len};
     std::vector<std::int32_t> tokens(std::size_t{rows} * len, 0), starts(rows, 0);
     for (std::size_t r = 0; r < unread.size(); ++r) {
@@ -296,6 +307,7 @@ Result<Job> BatchScript::chunk_job() {
 /// Where what is placed has its keys, values and states.
 void BatchScript::place_chunk(const BatchChunkGraph& graph, std::uint32_t rows, Job& job) const {
     job.writes.push_back({graph.pages, table(rows)});
+    if (graph.adapters) job.writes.push_back({graph.adapters, adapter_words(rows)});
     if (!graph.slots) return;
     std::vector<std::int32_t> counts(rows, 0);
     for (std::size_t r = 0; r < placed_.size(); ++r) counts[r] = int_of(placed_[r].tokens);
@@ -303,12 +315,12 @@ void BatchScript::place_chunk(const BatchChunkGraph& graph, std::uint32_t rows, 
     job.writes.push_back({graph.slots, slots(rows)});
 }
 
-Result<BatchScript::Scores*> BatchScript::scores(std::uint32_t len, std::uint32_t likeliest) {
-    std::unique_ptr<Scores>& known = scores_[{len, likeliest}];
+Result<BatchScript::Scores*> BatchScript::scores(const BatchChunkKind& kind, std::uint32_t likeliest) {
+    std::unique_ptr<Scores>& known = scores_[{kind, likeliest}];
     if (known) return known.get();
     auto made = std::make_unique<Scores>();
-    made->len = len;
-    VKFORMER_TRY(made->graph, batch_score_graph(*model_, options_, len, likeliest));
+    made->len = kind.len;
+    VKFORMER_TRY(made->graph, batch_score_graph(*model_, options_, kind, likeliest));
     made->plan = plan(std::move(made->graph.chunk.graph));
     known = std::move(made);
     return known.get();
@@ -319,7 +331,8 @@ Result<Job> BatchScript::score_job(Running& sequence) {
     const std::uint32_t vocab = model_->config().vocab_size;
     const std::size_t left = sequence.tokens.size() - 1 - sequence.cached;
     const std::uint32_t len = chunk_len(left, most_scored(options_, vocab));
-    VKFORMER_TRY(Scores* const made, scores(len, likeliest_for(*sequence.asked.prompt_log_probs, vocab)));
+    VKFORMER_TRY(Scores* const made, scores({.rows = 1, .len = len, .adapters = sequence.has_adapters()},
+                                            likeliest_for(*sequence.asked.prompt_log_probs, vocab)));
     const std::size_t count = std::min<std::size_t>(len, left);
     std::vector<std::int32_t> tokens(len, 0), places(len, 0);
     for (std::size_t i = 0; i < count; ++i) {
@@ -352,6 +365,17 @@ std::vector<std::int32_t> BatchScript::slots(std::uint32_t rows) const {
     for (std::size_t r = 0; r < placed_.size(); ++r)
         slots[2 * r] = slots[2 * r + 1] = int_of(placed_[r].sequence->slot);
     return slots;
+}
+
+/// The scales of what is placed; rows that have no sequence have none.
+std::vector<std::int32_t> BatchScript::adapter_words(std::uint32_t rows) const {
+    std::vector<std::int32_t> words;
+    for (const Placed& placed : placed_) {
+        const auto own = model_->adapter_words(placed.sequence->asked.sequence.adapters);
+        words.insert(words.end(), own.begin(), own.end());
+    }
+    words.resize(std::size_t{rows} * model_->weights().adapter_columns, word(0));
+    return words;
 }
 
 Result<BatchScript::Step*> BatchScript::step(const BatchStepKind& kind) {
@@ -405,6 +429,7 @@ Result<std::optional<Job>> BatchScript::step_job(std::uint32_t most) {
         kind.scores = kind.scores || asked.log_probs;
         kind.likeliest = std::max(kind.likeliest, asked.log_probs.value_or(0));
         kind.masks = kind.masks || sequence->constraint;
+        kind.adapters = kind.adapters || sequence->has_adapters();
     }
     if (placed_.empty()) return next(most);  // those that are left have prompts to be read
     kind.rows = size_for(placed_.size(), options_.rows);
@@ -496,6 +521,7 @@ void BatchScript::write_step(const Step& step, const BatchStepKind& kind, std::v
                 biases[r * vocab + static_cast<std::size_t>(token)] = word(bias);
     }
     const BatchStepGraph& graph = step.graph;
+    if (graph.adapters) writes.push_back({graph.adapters, adapter_words(kind.rows)});
     const auto write = [&](graph::Value tensor, std::vector<std::int32_t>& words) {
         if (tensor) writes.push_back({tensor, std::move(words)});
     };

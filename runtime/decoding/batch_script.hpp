@@ -89,6 +89,7 @@ private:
         std::vector<StepLogProbs> prompt_log_probs{};  // until they are told
         bool has_told_prompt = false;
 
+        bool has_adapters() const noexcept { return !asked.sequence.adapters.empty(); }
         bool needs_scores() const noexcept { return asked.prompt_log_probs && !has_told_prompt; }
         std::size_t generated() const noexcept { return tokens.size() - asked.sequence.prompt.size(); }
         bool is_read() const noexcept { return cached + 1 == tokens.size(); }
@@ -121,12 +122,14 @@ private:
     Result<Job> score_job(Running& sequence);
     Result<std::optional<Job>> step_job(std::uint32_t most);
     std::size_t steps_left(const Running& sequence) const noexcept;
-    Result<Chunk*> chunk(std::uint32_t rows, std::uint32_t len);
-    Result<Scores*> scores(std::uint32_t len, std::uint32_t likeliest);
+    Result<Chunk*> chunk(const BatchChunkKind& kind);
+    Result<Scores*> scores(const BatchChunkKind& kind, std::uint32_t likeliest);
     Result<Step*> step(const BatchStepKind& kind);
     void write_step(const Step& step, const BatchStepKind& kind, std::vector<Write>& writes) const;
     std::vector<std::int32_t> table(std::uint32_t rows) const;
     std::vector<std::int32_t> slots(std::uint32_t rows) const;
+    std::vector<std::int32_t> adapter_words(std::uint32_t rows) const;
+    std::vector<std::int32_t> page_key(const Running& sequence, std::size_t page) const;
     void place_chunk(const BatchChunkGraph& graph, std::uint32_t rows, Job& job) const;
     std::uint32_t free_slot() const;
     std::vector<std::int32_t> allowed_tokens(std::uint32_t rows) const;
@@ -142,9 +145,10 @@ private:
     OnPrompt on_prompt_;
     PagePool pool_;
     std::deque<Running> waiting_;
-    std::deque<std::unique_ptr<Running>> running_;                                       // in the order of their coming
-    std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<Chunk>> chunks_;   // by rows and length
-    std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<Scores>> scores_;  // by length and likeliest
+    std::deque<std::unique_ptr<Running>> running_;  // in the order of their coming
+    std::map<BatchChunkKind, std::unique_ptr<Chunk>> chunks_;
+    std::map<std::pair<BatchChunkKind, std::uint32_t>, std::unique_ptr<Scores>>
+        scores_;  // by how many of the likeliest
     std::map<BatchStepKind, std::unique_ptr<Step>> steps_;
     BatchCounts counts_;
 

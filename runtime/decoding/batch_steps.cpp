@@ -14,7 +14,7 @@ namespace {
 using graph::Value;
 
 models::DecoderLayout layout_of(const BatchOptions& options, std::uint32_t rows, std::uint32_t len, Value pages,
-                                Value slots) {
+                                Value slots, Value adapters) {
     return {.rows = rows,
             .len = len,
             .capacity = options.context,
@@ -23,6 +23,7 @@ models::DecoderLayout layout_of(const BatchOptions& options, std::uint32_t rows,
             .cache = options.cache,
             .pages = options.pages,
             .page_table = pages,
+            .adapter_scales = adapters,
             .slots = options.rows,
             .state_slots = slots};
 }
@@ -31,6 +32,12 @@ models::DecoderLayout layout_of(const BatchOptions& options, std::uint32_t rows,
 Result<Value> state_slots(graph::Graph& graph, const models::Decoder& model, std::uint32_t rows) {
     if (!model.config().keeps_states()) return Value{};
     return graph.input("state_slots", DType::i32, {rows, 2});
+}
+
+/// Absent where none counts.
+Result<Value> adapter_scales(graph::Graph& graph, const models::Decoder& model, std::uint32_t rows, bool adapters) {
+    if (!adapters) return Value{};
+    return graph.input("adapter_scales", DType::f32, {rows, model.weights().adapter_columns});
 }
 
 Result<Value> page_table(graph::Graph& graph, const BatchOptions& options, std::uint32_t rows) {
@@ -85,12 +92,14 @@ constexpr std::int32_t kNoToken = -1;  // the host ends sequences, for it looks 
 
 /// f32 [rows · len, vocab], absent with Logits::none.
 Result<Value> add_chunk(BatchChunkGraph& chunk, const models::Decoder& model, const BatchOptions& options,
-                        std::uint32_t rows, std::uint32_t len, models::Logits logits) {
+                        const BatchChunkKind& kind, models::Logits logits) {
+    const std::uint32_t rows = kind.rows, len = kind.len;
     VKFORMER_TRY(chunk.tokens, chunk.graph.input("tokens", DType::i32, {rows, len}));
     VKFORMER_TRY(chunk.starts, chunk.graph.input("starts", DType::i32, {rows}));
     VKFORMER_TRY(chunk.pages, page_table(chunk.graph, options, rows));
     VKFORMER_TRY(chunk.slots, state_slots(chunk.graph, model, rows));
-    models::DecoderLayout layout = layout_of(options, rows, len, chunk.pages, chunk.slots);
+    VKFORMER_TRY(chunk.adapters, adapter_scales(chunk.graph, model, rows, kind.adapters));
+    models::DecoderLayout layout = layout_of(options, rows, len, chunk.pages, chunk.slots, chunk.adapters);
     if (chunk.slots) {
         VKFORMER_TRY(chunk.counts, chunk.graph.input("counts", DType::i32, {rows}));
         layout.counts = chunk.counts;
@@ -101,20 +110,20 @@ Result<Value> add_chunk(BatchChunkGraph& chunk, const models::Decoder& model, co
 
 }  // namespace
 
-Result<BatchChunkGraph> batch_chunk_graph(const models::Decoder& model, const BatchOptions& options, std::uint32_t rows,
-                                          std::uint32_t len) {
+Result<BatchChunkGraph> batch_chunk_graph(const models::Decoder& model, const BatchOptions& options,
+                                          const BatchChunkKind& kind) {
     BatchChunkGraph chunk;
-    VKFORMER_CHECK(add_chunk(chunk, model, options, rows, len, models::Logits::none));
+    VKFORMER_CHECK(add_chunk(chunk, model, options, kind, models::Logits::none));
     return chunk;
 }
 
-Result<BatchScoreGraph> batch_score_graph(const models::Decoder& model, const BatchOptions& options, std::uint32_t len,
-                                          std::uint32_t likeliest) {
+Result<BatchScoreGraph> batch_score_graph(const models::Decoder& model, const BatchOptions& options,
+                                          const BatchChunkKind& kind, std::uint32_t likeliest) {
     BatchScoreGraph made = {.likeliest = likeliest};
-    VKFORMER_TRY(const Value logits, add_chunk(made.chunk, model, options, 1, len, models::Logits::all));
+    VKFORMER_TRY(const Value logits, add_chunk(made.chunk, model, options, kind, models::Logits::all));
     graph::Graph& graph = made.chunk.graph;
     VKFORMER_TRY(const Value log_probs, graph::log_softmax(graph, logits));
-    VKFORMER_TRY(made.places, graph.input("places", DType::i32, {len}));
+    VKFORMER_TRY(made.places, graph.input("places", DType::i32, {kind.len}));
     // A table of all of them, one a row, of which those are looked up that are asked for.
     VKFORMER_TRY(const Value table, graph.reshape(log_probs, {graph.shape(logits).element_count(), 1}));
     VKFORMER_TRY(made.scores, graph::embedding(graph, made.places, table));
@@ -149,8 +158,10 @@ Result<BatchStepGraph> batch_step_graph(const models::Decoder& model, const Batc
     if (!options.rules.banned_first.empty()) {
         VKFORMER_TRY(step.begins, graph.input("begins", DType::i32, rows));
     }
-    VKFORMER_TRY(const auto pass, model.add_pass(graph, layout_of(options, kind.rows, 1, step.pages, step.slots),
-                                                 step.states.tokens, step.states.starts, models::Logits::all));
+    VKFORMER_TRY(step.adapters, adapter_scales(graph, model, kind.rows, kind.adapters));
+    VKFORMER_TRY(const auto pass,
+                 model.add_pass(graph, layout_of(options, kind.rows, 1, step.pages, step.slots, step.adapters),
+                                step.states.tokens, step.states.starts, models::Logits::all));
     graph.set_scope("choice");
     VKFORMER_TRY(const Value logits, ruled(step, options, kind, pass.logits));
     Value next;

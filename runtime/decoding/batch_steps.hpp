@@ -35,10 +35,17 @@ struct BatchChunkGraph {
     graph::Value counts;  ///< tokens that are the row's own
     graph::Value
         slots;  ///< which of BatchOptions::rows states is the row's; rows without a sequence: one that there is not
+    graph::Value adapters;  ///< input f32, DecoderLayout::adapter_scales; absent where none counts
+};
+/// Of a chunk, by which its graph is made.
+struct BatchChunkKind {
+    std::uint32_t rows = 1, len = 1;
+    bool adapters = false;  ///< those of a row count
+    auto operator<=>(const BatchChunkKind&) const = default;
 };
 /// Appends the keys and values of `len` tokens per row to the caches.
-Result<BatchChunkGraph> batch_chunk_graph(const models::Decoder& model, const BatchOptions& options, std::uint32_t rows,
-                                          std::uint32_t len);
+Result<BatchChunkGraph> batch_chunk_graph(const models::Decoder& model, const BatchOptions& options,
+                                          const BatchChunkKind& kind);
 
 /// The same for one row, with how likely each of its tokens makes the one that follows.
 struct BatchScoreGraph {
@@ -50,8 +57,8 @@ struct BatchScoreGraph {
     graph::Value values;  ///< f32, log-probabilities
     std::uint32_t likeliest = 0;
 };
-Result<BatchScoreGraph> batch_score_graph(const models::Decoder& model, const BatchOptions& options, std::uint32_t len,
-                                          std::uint32_t likeliest);
+Result<BatchScoreGraph> batch_score_graph(const models::Decoder& model, const BatchOptions& options,
+                                          const BatchChunkKind& kind, std::uint32_t likeliest);
 /// Tokens that such a chunk has at most: each has log-probabilities of the whole vocabulary.
 std::uint32_t most_scored(const BatchOptions& options, std::uint64_t vocab) noexcept;
 
@@ -63,6 +70,7 @@ struct BatchStepKind {
     bool biases = false;          ///< a bias of a sequence's own
     bool waits = false;           ///< tokens before an end
     bool masks = false;           ///< a constraint: there is a choice of tokens for each step
+    bool adapters = false;        ///< adapters of a sequence count
     bool scores = false;          ///< the log-probability of what is chosen
     std::uint32_t likeliest = 0;  ///< with scores: of so many other tokens, too
     auto operator<=>(const BatchStepKind&) const = default;
@@ -71,8 +79,9 @@ struct BatchStepKind {
 struct BatchStepGraph {
     graph::Graph graph;
     graph::GreedyStates states;
-    graph::Value pages;  ///< input i32 [rows, page_count(context)]
-    graph::Value slots;  ///< as of BatchChunkGraph
+    graph::Value pages;     ///< input i32 [rows, page_count(context)]
+    graph::Value slots;     ///< as of BatchChunkGraph
+    graph::Value adapters;  ///< likewise
     // Absent where the kind has no use for them:
     graph::Value random;     ///< state i32 [rows, 3]
     graph::Value sampling;   ///< input f32 [rows, 4] of graph::sample

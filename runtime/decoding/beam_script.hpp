@@ -90,8 +90,9 @@ private:
     std::unique_ptr<Step> step_;
 
     Sequence sequence_;
-    std::vector<std::int32_t> cached_;  // tokens whose keys and values the first row has, from position 0
-    bool is_spread_ = false;            // the other rows have them too
+    std::vector<std::int32_t> cached_;    // tokens whose keys and values the first row has, from position 0
+    std::vector<float> cached_adapters_;  // with which scales of them these were read
+    bool is_spread_ = false;              // the other rows have them too
     bool is_running_ = false, is_done_ = false;
     bool hands_out_spread_ = false;  // is_spread_, once all jobs are done
     std::size_t handed_out_ = 0;     // tokens of the context that are in the caches then

@@ -12,13 +12,14 @@ namespace {
 
 using graph::Value;
 
-models::DecoderLayout layout_of(const DecoderSessionOptions& options, const BeamRules& rules) {
+models::DecoderLayout layout_of(const DecoderSessionOptions& options, const BeamRules& rules, Value adapters = {}) {
     return {.rows = rules.beams,
             .len = 1,
             .capacity = options.context,
             .dtype = options.dtype,
             .weights = options.weights,
-            .cache = options.cache};
+            .cache = options.cache,
+            .adapter_scales = adapters};
 }
 
 constexpr std::uint32_t kMostCandidates = 128;  // of graph::top_k
@@ -57,8 +58,9 @@ Result<BeamStepGraph> beam_step_graph(const models::Decoder& model, const Decode
     const BeamLayout layout = {.beams = beams, .history = options.context, .further_ends = further_ends};
     VKFORMER_TRY(const Value tokens, graph.state("step_tokens", DType::i32, {beams, 1}));
     VKFORMER_TRY(const Value starts, graph.state("starts", DType::i32, {beams}));
+    VKFORMER_TRY(step.adapters, adapter_scales(graph, model, options, "step_adapters", beams));
     VKFORMER_TRY(const auto pass,
-                 model.add_pass(graph, layout_of(options, rules), tokens, starts, models::Logits::all));
+                 model.add_pass(graph, layout_of(options, rules, step.adapters), tokens, starts, models::Logits::all));
     graph.set_scope("beam");
     VKFORMER_TRY(step.states, add_beam_states(graph, layout, tokens, starts));
     VKFORMER_TRY(const Value log_probs, graph::log_softmax(graph, pass.logits));

@@ -27,7 +27,8 @@ struct BeamStepGraph {
     graph::Graph graph;
     graph::BeamStates states;
     RuleTensors rules;
-    graph::Value shared;  ///< state i32 [beams]: positions of the caches that are the same in all rows
+    graph::Value adapters;  ///< as of ChunkGraph
+    graph::Value shared;    ///< state i32 [beams]: positions of the caches that are the same in all rows
     graph::Value
         vocab_lengths;  ///< input i32 [beams], to be written once: the vocabulary's size; absent without counts
 };

@@ -62,6 +62,9 @@ void DecoderScript::begin(std::vector<Sequence> sequences, OnToken on_token, std
     sequences_ = std::move(sequences);
     results_.assign(sequences_.size(), {});
     masks_ = std::ranges::any_of(sequences_, [](const Sequence& s) { return static_cast<bool>(s.constraint); });
+    const bool adapts = std::ranges::any_of(sequences_, [](const Sequence& s) { return !s.adapters.empty(); });
+    if (adapts != options_.adapters) check_.reset();
+    options_.adapters = adapts;
     on_token_ = std::move(on_token);
     log_probs_ = log_probs;
     next_sequence_ = 0;
@@ -121,6 +124,10 @@ void DecoderScript::fill_rows() {
         if (next_sequence_ == sequences_.size()) continue;
         row.sequence = next_sequence_++;
         const auto& prompt = sequences_[row.sequence].prompt;
+        if (row.adapters != sequences_[row.sequence].adapters) {
+            row.cached.clear();
+            row.adapters = sequences_[row.sequence].adapters;
+        }
         const bool is_long = prompt.size() > model_->config().max_positions;
         if (is_long != extended_) forget();  // then there is but one row
         extended_ = is_long;
@@ -183,7 +190,18 @@ std::size_t DecoderScript::useful_steps() const noexcept {
 DecoderScript::StepKind DecoderScript::step_kind() const noexcept {
     std::optional<std::uint32_t> likeliest;
     if (log_probs_) likeliest = likeliest_for(*log_probs_, model_->config().vocab_size);
-    return {extended_, masks_, likeliest};
+    return {extended_, masks_, options_.adapters, likeliest};
+}
+
+/// Of all rows.
+std::vector<std::int32_t> DecoderScript::adapter_words() const {
+    std::vector<std::int32_t> words;
+    if (!options_.adapters) return words;
+    for (const Row& row : rows_) {
+        const std::vector<std::int32_t> own = model_->adapter_words(row.adapters);
+        words.insert(words.end(), own.begin(), own.end());
+    }
+    return words;
 }
 
 Result<DecoderScript::Step*> DecoderScript::step() {
@@ -192,7 +210,7 @@ Result<DecoderScript::Step*> DecoderScript::step() {
     auto made = std::make_unique<Step>();
     DecoderSessionOptions options = options_;
     options.masks = masks_;
-    options.log_probs = std::get<2>(step_kind());
+    options.log_probs = std::get<3>(step_kind());
     VKFORMER_TRY(made->graph, step_graph(*model_, options, extended_));
     made->plan = plan(std::move(made->graph.graph));
     made->constants.push_back({made->graph.states.finished, std::vector<std::int32_t>(rows_.size(), 0)});
@@ -238,7 +256,7 @@ Result<Job> DecoderScript::next_chunk() {
         }
         slots.push_back(row.slot);
     }
-    VKFORMER_TRY(Job job, chunks_.job(options_, extended_, begun, rests, fusions(), std::move(slots)));
+    VKFORMER_TRY(Job job, chunks_.job(options_, extended_, begun, rests, fusions(), std::move(slots), adapter_words()));
     for (std::size_t r = 0; r < rows_.size(); ++r) {
         Row& row = rows_[r];
         const auto count = static_cast<std::size_t>(job.counts[r]);
@@ -321,6 +339,7 @@ Result<std::optional<Job>> DecoderScript::next_check() {
     job.writes.push_back({check_->graph.starts, {static_cast<std::int32_t>(start)}});
     job.writes.push_back({check_->graph.positions, std::move(positions)});
     if (check_->graph.random) job.writes.push_back({check_->graph.random, std::move(random)});
+    if (check_->graph.adapters) job.writes.push_back({check_->graph.adapters, adapter_words()});
     return std::optional(std::move(job));
 }
 
@@ -353,6 +372,7 @@ void DecoderScript::write_states(const Step& step, std::vector<Write>& writes) c
     writes.push_back({graph.states.tokens, std::move(tokens)});
     writes.push_back({graph.states.starts, std::move(starts)});
     if (graph.slots) writes.push_back({graph.slots, std::move(slots)});
+    if (graph.adapters) writes.push_back({graph.adapters, adapter_words()});
     if (graph.rules.counts) writes.push_back({graph.rules.counts, counts()});
     if (graph.rules.begins) writes.push_back({graph.rules.begins, std::move(begins)});
     if (graph.rules.countdown) writes.push_back({graph.rules.countdown, std::move(countdown)});

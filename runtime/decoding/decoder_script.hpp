@@ -95,12 +95,13 @@ private:
         std::vector<std::int32_t> cached;   // tokens whose keys and values are in the caches, from position 0
         std::vector<std::int32_t> context;  // what the caches must have before the next step; begins with `cached`
         std::size_t sequence = kFree;
-        std::size_t handed_out = 0;  // tokens of the context that are in the caches once all jobs are done
-        std::size_t seen = 0;        // tokens that the states have taken in by then, those that nobody asked for too
-        std::int32_t slot = 0;       // of these states, where there are two
-        std::size_t checkpoint = 0;  // tokens of `cached` that those of the other slot have taken in; 0: none
-        bool is_at_end = false;      // what was handed out last is of the context's end, behind the checkpoint
-        std::int32_t pending = 0;    // the token that the next step reads
+        std::size_t handed_out = 0;     // tokens of the context that are in the caches once all jobs are done
+        std::size_t seen = 0;           // tokens that the states have taken in by then, those that nobody asked for too
+        std::int32_t slot = 0;          // of these states, where there are two
+        std::size_t checkpoint = 0;     // tokens of `cached` that those of the other slot have taken in; 0: none
+        bool is_at_end = false;         // what was handed out last is of the context's end, behind the checkpoint
+        std::int32_t pending = 0;       // the token that the next step reads
+        std::vector<float> adapters{};  // with which scales of them `cached` was read
         SequenceConstraint constraint{};
     };
     static constexpr std::size_t kFree = ~std::size_t{0};
@@ -119,8 +120,9 @@ private:
     std::int32_t to_last(const Sequence& sequence, const Row& row) const noexcept;
     std::vector<std::int32_t> counts() const;
     std::vector<std::int32_t> allowed_tokens() const;
-    using StepKind = std::tuple<bool, bool, std::optional<std::uint32_t>>;
+    using StepKind = std::tuple<bool, bool, bool, std::optional<std::uint32_t>>;
     StepKind step_kind() const noexcept;
+    std::vector<std::int32_t> adapter_words() const;
     void take_chunk(const Job& job);
     Result<void> take_check(Records& records);
     Result<void> take_row(std::size_t row, const Job& job, Records& records);
@@ -129,7 +131,7 @@ private:
     const models::Decoder* model_;
     DecoderSessionOptions options_;
     PromptChunks chunks_;
-    /// Extended or not, with constraints or not, with log-probabilities of so many tokens.
+    /// Extended or not, with constraints or not, with adapters or not, with log-probabilities of so many tokens.
     std::map<StepKind, std::unique_ptr<Step>> steps_;
     std::unique_ptr<Check> check_;
     std::vector<std::int32_t> guess_;  // what the check that was handed out checks; empty: there is none

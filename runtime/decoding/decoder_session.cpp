@@ -22,6 +22,7 @@ Result<void> check_prompts(std::span<const Request> requests, const DecoderSessi
             if (token < 0 || static_cast<std::uint32_t>(token) >= vocab)
                 return invalid(name + " has token " + std::to_string(token) + ", the model knows 0 to " +
                                std::to_string(vocab - 1) + "; is the tokenizer the model's?");
+        if (!requests[i].adapters.empty()) VKFORMER_CHECK(model.check_adapters(requests[i].adapters));
     }
     return {};
 }

@@ -14,7 +14,7 @@ namespace {
 using graph::Value;
 
 models::DecoderLayout layout_of(const DecoderSessionOptions& options, std::uint32_t len, bool extended,
-                                Value state_slots = {}) {
+                                Value state_slots, Value adapters) {
     return {.rows = options.rows,
             .len = len,
             .capacity = options.context,
@@ -22,6 +22,7 @@ models::DecoderLayout layout_of(const DecoderSessionOptions& options, std::uint3
             .weights = options.weights,
             .cache = options.cache,
             .extended = extended,
+            .adapter_scales = adapters,
             .slots = 2,
             .state_slots = state_slots};
 }
@@ -74,6 +75,12 @@ constexpr std::int32_t kNoToken = -1;  // the host ends sequences, for it looks 
 
 }  // namespace
 
+Result<Value> adapter_scales(graph::Graph& graph, const models::Decoder& model, const DecoderSessionOptions& options,
+                             const std::string& name, std::uint32_t rows) {
+    if (!options.adapters) return Value{};
+    return graph.input(name, DType::f32, {rows, model.weights().adapter_columns});
+}
+
 bool has_checkpoints(const models::Decoder& model, const DecoderSessionOptions& options) {
     return model.config().keeps_states() && options.rows == 1;
 }
@@ -86,7 +93,8 @@ Result<ChunkGraph> chunk_graph(const models::Decoder& model, const DecoderSessio
     if (has_checkpoints(model, options)) {
         VKFORMER_TRY(chunk.slots, chunk.graph.input("chunk_slots", DType::i32, {options.rows, 2}));
     }
-    models::DecoderLayout layout = layout_of(options, len, extended, chunk.slots);
+    VKFORMER_TRY(chunk.adapters, adapter_scales(chunk.graph, model, options, "chunk_adapters", options.rows));
+    models::DecoderLayout layout = layout_of(options, len, extended, chunk.slots, chunk.adapters);
     layout.cache_rows = cache_rows;
     if (model.config().keeps_states()) {
         VKFORMER_TRY(chunk.counts, chunk.graph.input("chunk_counts", DType::i32, {options.rows}));
@@ -150,8 +158,9 @@ Result<CheckGraph> check_graph(const models::Decoder& model, const DecoderSessio
     VKFORMER_TRY(check.tokens, graph.input("guess_tokens", DType::i32, {1, len}));
     VKFORMER_TRY(check.starts, graph.input("guess_starts", DType::i32, {1}));
     VKFORMER_TRY(check.positions, graph.input("guess_positions", DType::i32, {len}));
-    VKFORMER_TRY(const auto pass, model.add_pass(graph, layout_of(options, len, false), check.tokens, check.starts,
-                                                 models::Logits::all));
+    VKFORMER_TRY(check.adapters, adapter_scales(graph, model, options, "guess_adapters", 1));
+    VKFORMER_TRY(const auto pass, model.add_pass(graph, layout_of(options, len, false, {}, check.adapters),
+                                                 check.tokens, check.starts, models::Logits::all));
     graph.set_scope("choice");
     VKFORMER_TRY(const Value logits,
                  add_rules(graph, options, pass.logits, check.tokens, check.positions, check.rules));
@@ -171,8 +180,9 @@ Result<DecoderStepGraph> step_graph(const models::Decoder& model, const DecoderS
     if (has_checkpoints(model, options)) {
         VKFORMER_TRY(step.slots, graph.state("state_slots", DType::i32, {options.rows, 2}));
     }
-    VKFORMER_TRY(const auto pass, model.add_pass(graph, layout_of(options, 1, extended, step.slots), step.states.tokens,
-                                                 step.states.starts, models::Logits::all));
+    VKFORMER_TRY(step.adapters, adapter_scales(graph, model, options, "step_adapters", options.rows));
+    VKFORMER_TRY(const auto pass, model.add_pass(graph, layout_of(options, 1, extended, step.slots, step.adapters),
+                                                 step.states.tokens, step.states.starts, models::Logits::all));
     graph.set_scope("choice");
     VKFORMER_TRY(const Value logits,
                  add_rules(graph, options, pass.logits, step.states.tokens, step.states.starts, step.rules));

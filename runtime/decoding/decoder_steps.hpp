@@ -2,6 +2,8 @@
 /// The graphs of a decoder-only model's generation: a chunk of a prompt, and one step with the choice of the next token.
 #pragma once
 
+#include <string>
+
 #include "decoding/decoder_options.hpp"
 #include "decoding/log_probs.hpp"
 #include "decoding/script.hpp"
@@ -15,7 +17,13 @@ struct ChunkGraph {
     graph::Value counts;  ///< input i32 [rows], tokens that are the row's own; absent of a model that keeps no states
     graph::Value
         slots;  ///< input i32 [rows, 2], the states that are read and written; absent where there are no checkpoints
+    graph::Value
+        adapters;  ///< input f32, DecoderLayout::adapter_scales; absent without DecoderSessionOptions::adapters
 };
+
+/// DecoderLayout::adapter_scales of so many rows, an input of that name; absent without DecoderSessionOptions::adapters.
+Result<graph::Value> adapter_scales(graph::Graph& graph, const models::Decoder& model,
+                                    const DecoderSessionOptions& options, const std::string& name, std::uint32_t rows);
 
 /// Of a model that keeps states, for one row: there are two states, of which one may stay what it was while the other one goes on.
 bool has_checkpoints(const models::Decoder& model, const DecoderSessionOptions& options);
@@ -47,8 +55,9 @@ void count_prompt(const Sequence& sequence, std::span<std::int32_t> row);
 struct DecoderStepGraph {
     graph::Graph graph;
     graph::GreedyStates states;
-    graph::Value random;  ///< state i32 [rows, 3]; absent where nothing is drawn
-    graph::Value slots;   ///< state i32 [rows, 2], as ChunkGraph's
+    graph::Value random;    ///< state i32 [rows, 3]; absent where nothing is drawn
+    graph::Value slots;     ///< state i32 [rows, 2], as ChunkGraph's
+    graph::Value adapters;  ///< as ChunkGraph's
     RuleTensors rules;
     LogProbTensors log_probs;  ///< none without DecoderSessionOptions::log_probs
 };
@@ -59,6 +68,7 @@ struct CheckGraph {
     graph::Value starts;     ///< input i32 [1]: position of the first
     graph::Value positions;  ///< input i32 [len]: of each
     graph::Value random;     ///< state i32 [len, 3], the draw of each; absent where nothing is drawn
+    graph::Value adapters;   ///< as ChunkGraph's
     graph::Value chosen;  ///< output i32 [len]: what a step would have chosen behind each, were those before it right
     RuleTensors rules;
 };

@@ -26,19 +26,19 @@ std::optional<std::uint32_t> PagePool::take() {
     return page;
 }
 
-std::optional<PagePool::Found> PagePool::find(Chain before, std::span<const std::int32_t> tokens) {
-    assert(tokens.size() == page_len_);
-    const auto known = known_.find({before, {tokens.begin(), tokens.end()}});
+std::optional<PagePool::Found> PagePool::find(Chain before, std::span<const std::int32_t> key) {
+    assert(key.size() >= page_len_);
+    const auto known = known_.find({before, {key.begin(), key.end()}});
     if (known == known_.end()) return std::nullopt;
     Page& page = pages_[known->second];
     if (page.lent++ == 0) kept_.erase(page.kept);
     return Found{known->second, page.chain};
 }
 
-PagePool::Chain PagePool::keep(std::uint32_t index, Chain before, std::span<const std::int32_t> tokens) {
+PagePool::Chain PagePool::keep(std::uint32_t index, Chain before, std::span<const std::int32_t> key) {
     Page& page = pages_[index];
-    assert(page.lent == 1 && !page.known && tokens.size() == page_len_);
-    const auto [known, is_new] = known_.try_emplace({before, {tokens.begin(), tokens.end()}}, index);
+    assert(page.lent == 1 && !page.known && key.size() >= page_len_);
+    const auto [known, is_new] = known_.try_emplace({before, {key.begin(), key.end()}}, index);
     if (!is_new) return pages_[known->second].chain;
     page.known = known;
     page.chain = ++last_chain_;

@@ -16,7 +16,7 @@ namespace vkformer::decoding {
 /// Not thread-safe.
 class PagePool {
 public:
-    /// What a page's keys depend on: its own tokens and all before them.
+    /// What a page's keys depend on: its own key and those of all before it.
     using Chain = std::uint64_t;
     static constexpr Chain kBeginning = 0;  ///< of a sequence
 
@@ -35,15 +35,16 @@ public:
 
     /// A page of one's own; where none is free, the one that was kept longest gives way. None: all are lent.
     std::optional<std::uint32_t> take();
-    /// The page that holds `tokens`, page_len of them, behind `before`, lent once more; none: it is not there.
+    /// The page of that key behind `before`, lent once more; none: it is not there. A key has the page's tokens, page_len of them, and may have
+    /// behind them what else the page's contents depend on.
     struct Found {
         std::uint32_t page;
         Chain chain;
     };
-    std::optional<Found> find(Chain before, std::span<const std::int32_t> tokens);
-    /// The page, lent once, holds `tokens`, page_len of them, behind `before`, and others may find it from now on; what comes behind it
-    /// has the chain that is returned. Where another page holds the same, that stays the one that is found.
-    Chain keep(std::uint32_t page, Chain before, std::span<const std::int32_t> tokens);
+    std::optional<Found> find(Chain before, std::span<const std::int32_t> key);
+    /// The page, lent once, has that key behind `before`, and others may find it from now on; what comes behind it has the chain that is
+    /// returned. Where another page has the same, that stays the one that is found.
+    Chain keep(std::uint32_t page, Chain before, std::span<const std::int32_t> key);
     /// Given back by one that had it. Pages of a sequence are given back from the last to the first, so that its end goes first when a place is
     /// needed: a page is of use only with those before it.
     void give_back(std::uint32_t page);

@@ -18,12 +18,12 @@ std::vector<std::uint32_t> chunk_lens(const DecoderSessionOptions& options) {
 
 Result<PromptChunks::Chunk*> PromptChunks::chunk(const DecoderSessionOptions& options, std::uint32_t len, bool extended,
                                                  const graph::FusionRules& fusions) {
-    const auto known = chunks_.find({len, extended});
+    const auto known = chunks_.find({len, extended, options.adapters});
     if (known != chunks_.end()) return &known->second;
     Chunk made;
     VKFORMER_TRY(made.graph, chunk_graph(*model_, options, len, extended, cache_rows_));
     made.plan = graph::make_plan(std::move(made.graph.graph), {.fusions = &fusions});
-    return &chunks_.emplace(std::pair(len, extended), std::move(made)).first->second;
+    return &chunks_.emplace(std::tuple(len, extended, options.adapters), std::move(made)).first->second;
 }
 
 std::span<const std::uint32_t> PromptChunks::allowed_lens(double most_seconds) const noexcept {
@@ -58,7 +58,7 @@ std::uint32_t PromptChunks::next_len(const DecoderSessionOptions& options, std::
 
 Result<Job> PromptChunks::job(const DecoderSessionOptions& options, bool extended, std::span<const std::size_t> begun,
                               std::span<const std::span<const std::int32_t>> rests, const graph::FusionRules& fusions,
-                              std::vector<std::int32_t> slots) {
+                              std::vector<std::int32_t> slots, std::vector<std::int32_t> adapters) {
     std::size_t longest = 0;  // tokens left to compute, of any row
     for (const auto& rest : rests) longest = std::max(longest, rest.size());
     const std::uint32_t len = next_len(options, longest);
@@ -75,6 +75,7 @@ Result<Job> PromptChunks::job(const DecoderSessionOptions& options, bool extende
     job.writes.push_back({made->graph.starts, std::move(starts)});
     if (made->graph.counts) job.writes.push_back({made->graph.counts, std::move(counts)});
     if (made->graph.slots) job.writes.push_back({made->graph.slots, std::move(slots)});
+    if (made->graph.adapters) job.writes.push_back({made->graph.adapters, std::move(adapters)});
     return job;
 }
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -26,10 +27,11 @@ public:
 
     /// Appends the beginnings of rests[r] behind the begun[r] positions that row r of the caches has; Job::len says how long they are
     /// at most. A row with nothing left goes along with tokens that nobody asked for: their keys lie behind what the row has, where
-    /// nothing looks before it is written again, and states do not take them in. `extended` as of chunk_graph; `slots`: where has_checkpoints.
+    /// nothing looks before it is written again, and states do not take them in. `extended` as of chunk_graph; `slots`: where has_checkpoints;
+    /// `adapters`: the rows' Decoder::adapter_words, where the options have them.
     Result<Job> job(const DecoderSessionOptions& options, bool extended, std::span<const std::size_t> begun,
                     std::span<const std::span<const std::int32_t>> rests, const graph::FusionRules& fusions,
-                    std::vector<std::int32_t> slots = {});
+                    std::vector<std::int32_t> slots = {}, std::vector<std::int32_t> adapters = {});
     /// What one takes that is as long as `most_seconds` allowed counts for the next: shorter ones, at the end of a prompt, take more per token.
     void took(const Job& job, double most_seconds, double run_seconds) noexcept;
     /// All of one kind.
@@ -53,7 +55,7 @@ private:
     const models::Decoder* model_;
     std::vector<std::uint32_t> lens_;
     std::uint32_t cache_rows_;
-    std::map<std::pair<std::uint32_t, bool>, Chunk> chunks_;          // by length, extended or not
+    std::map<std::tuple<std::uint32_t, bool, bool>, Chunk> chunks_;  // by length, extended or not, with adapters or not
     double token_seconds_ = std::numeric_limits<double>::infinity();  // of the last chunk that was as long as it might
 };
 

@@ -100,6 +100,8 @@ struct Sequence {
         0;  ///< tokens at the prompt's end that another session has chosen: the answer begins before them
     /// At its beginning, of this sequence alone. While there is one among the sequences of a batch, that runs step by step. Not with beams.
     std::shared_ptr<constraints::ConstrainedText> constraint{};
+    /// A scale of each of the model's adapters; empty: none counts.
+    std::vector<float> adapters{};
 };
 
 /// A script of one sequence at a time, whose parts are all known before.

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <span>
 #include <utility>
@@ -20,6 +22,7 @@ using graph::Value;
 
 /// linear reads these only with rows of whole words of its block loads.
 constexpr std::uint64_t kWeightOnlyMultiple = 32;
+constexpr float kMostAdapterScale = 1000;
 constexpr std::uint32_t kSplitKeys = 128;  // keys of a workgroup in a decode step
 
 /// The first row of a table, `count` times.
@@ -144,7 +147,8 @@ public:
         VKFORMER_TRY(const Value weight,
                      graph_.weight(is_tied ? "embedding.table" : "lm_head.weight", data, storage_of(data)));
         VKFORMER_TRY(const Value bias, optional_weight("lm_head.bias", weights_.lm_head.bias));
-        VKFORMER_TRY(const Value x, graph::linear(graph_, rows, weight, bias, DType::f32));
+        VKFORMER_TRY(Value x, graph::linear(graph_, rows, weight, bias, DType::f32));
+        VKFORMER_TRY(x, add_adapters(name_, {&weights_.lm_head}, rows, x));
         return config_.logit_soft_cap == 0 ? Result<Value>(x) : graph::soft_cap(graph_, x, config_.logit_soft_cap);
     }
 
@@ -210,7 +214,46 @@ private:
         graph_.set_scope(scope);
         VKFORMER_TRY(const Value weight, graph_.weight(scope + ".weight", w.weight, storage_of(w.weight)));
         VKFORMER_TRY(const Value bias, optional_weight(scope + ".bias", w.bias));
-        return graph::linear(graph_, x, weight, bias, result);
+        VKFORMER_TRY(const Value y, graph::linear(graph_, x, weight, bias, result));
+        return add_adapters(scope, {&w}, x, y);
+    }
+
+    /// y, the product of x with the parts' weights one behind the other, and what the adapters that count add to it. `scope`: the product's.
+    Result<Value> add_adapters(const std::string& scope, std::initializer_list<const Projection*> parts, Value x,
+                               Value y) {
+        const LowRank& first = (*parts.begin())->adapters;
+        if (!layout_.adapter_scales || !first) return y;
+        std::vector<TensorData> ups;
+        for (const Projection* part : parts) ups.push_back(part->adapters.up);
+        graph_.set_scope(scope + ".adapters");
+        VKFORMER_TRY(const Value down, graph_.weight(scope + ".adapters.down", first.down, layout_.dtype));
+        VKFORMER_TRY(const Value up, graph_.weight(scope + ".adapters.up", std::move(ups), layout_.dtype));
+        VKFORMER_TRY(const Value inner, graph::linear(graph_, x, down));
+        VKFORMER_TRY(const Value scales, adapter_scales(first.down.shape[0] / weights_.adapter_columns));
+        VKFORMER_TRY(const Value flat, graph_.reshape(scales, graph_.shape(inner)));
+        VKFORMER_TRY(const Value scaled, graph::gated_activation(graph_, inner, flat, graph::Activation::none));
+        VKFORMER_TRY(const Value added, graph::linear(graph_, scaled, up, {}, graph_.dtype(y)));
+        return graph::add(graph_, y, added);
+    }
+
+    /// Those of each token, `copies` times: [rows, len, copies, columns].
+    Result<Value> adapter_scales(std::uint64_t copies) {
+        Value& known = adapter_scales_[copies];
+        if (known) return known;
+        const std::uint64_t rows = layout_.rows, len = layout_.len;
+        const auto owners = std::make_shared<std::vector<std::int32_t>>();
+        for (std::uint64_t r = 0; r < rows; ++r)
+            owners->insert(owners->end(), len * copies, static_cast<std::int32_t>(r));
+        const std::string name =
+            "adapters.rows_" + std::to_string(rows) + "x" + std::to_string(len) + "x" + std::to_string(copies);
+        VKFORMER_TRY(const Value of_tokens, graph_.weight(name,
+                                                          {.dtype = DType::i32,
+                                                           .shape = {rows, len, copies},
+                                                           .bytes = std::as_bytes(std::span(*owners)),
+                                                           .owner = owners},
+                                                          DType::i32));
+        VKFORMER_TRY(known, graph::embedding(graph_, of_tokens, layout_.adapter_scales, 1, layout_.dtype));
+        return known;
     }
 
     /// Whether several projections of one input can be one product on the device: a launch costs more than a row there.
@@ -239,7 +282,8 @@ private:
         if (!biases.empty()) {
             VKFORMER_TRY(bias, graph_.weight(scope + ".bias", std::move(biases), layout_.dtype));
         }
-        return graph::linear(graph_, x, weight, bias, result);
+        VKFORMER_TRY(const Value y, graph::linear(graph_, x, weight, bias, result));
+        return add_adapters(scope, parts, x, y);
     }
 
     /// One projection split into heads, normed all together or each by itself: [rows, len, count, head_dim].
@@ -637,7 +681,8 @@ private:
     Graph& graph_;
     const DecoderLayout layout_;
     const Value lengths_;
-    std::vector<Value> rope_tables_;  // absent until a layer needs them
+    std::vector<Value> rope_tables_;                 // absent until a layer needs them
+    std::map<std::uint64_t, Value> adapter_scales_;  // by copies
     std::vector<Value> caches_;
     std::string name_;  // of the layer at hand
 };
@@ -653,6 +698,25 @@ std::uint64_t DecoderConfig::state_bytes() const noexcept {
             numbers += kept * scan.width() + std::uint64_t{scan.state_dim} * scan.values();
     }
     return numbers * sizeof(float);
+}
+
+std::vector<std::int32_t> Decoder::adapter_words(std::span<const float> scales) const {
+    std::vector<std::int32_t> words;
+    for (std::size_t a = 0; a < scales.size(); ++a)
+        words.insert(words.end(), weights_.adapter_ranks[a], std::bit_cast<std::int32_t>(scales[a]));
+    words.resize(weights_.adapter_columns, std::bit_cast<std::int32_t>(0.0f));
+    return words;
+}
+
+Result<void> Decoder::check_adapters(std::span<const float> scales) const {
+    if (scales.size() != adapters())
+        return Error{ErrorCode::InvalidArgument, std::to_string(scales.size()) + " scales of adapters were given, " +
+                                                     std::to_string(adapters()) + " adapters are loaded"};
+    for (const float scale : scales)
+        if (!(std::abs(scale) <= kMostAdapterScale))
+            return Error{ErrorCode::InvalidArgument,
+                         "an adapter's scale is " + std::to_string(scale) + ", expected a number from −1000 to 1000"};
+    return {};
 }
 
 Result<void> Decoder::check_cache(CacheFormat format) const {

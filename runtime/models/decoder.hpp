@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -165,6 +166,9 @@ struct DecoderWeights {
     NormWeights final_norm;  ///< optional
     /// weight: the embedding's own bytes, where both are tied; none: a model for add_encoding alone
     Projection lm_head;
+    /// Of low-rank adapters (models/adapter.hpp), each: of the columns of LowRank its own, one adapter's behind the other's.
+    std::vector<std::uint32_t> adapter_ranks;
+    std::uint32_t adapter_columns = 0;  ///< of all together, and some that are nobody's
 };
 
 /// How weights are stored on the device.
@@ -195,6 +199,8 @@ struct DecoderLayout {
     graph::Value page_table{};  ///< with pages: i32 [rows, table_len]
     /// Of a model that keeps states, i32 [rows]: tokens of each row that are its own (graph::StatePlace::counts); absent: all are.
     graph::Value counts{};
+    /// Of a model with adapters, f32 [rows, adapter_columns]: what Decoder::adapter_words gives for each row; absent: none of them counts.
+    graph::Value adapter_scales{};
     std::uint32_t slots = 0;  ///< with state_slots: so many states there are
     graph::Value
         state_slots{};  ///< of a model that keeps states, i32 [rows, 2]: graph::StatePlace::slots; absent: a state for each row
@@ -217,6 +223,14 @@ public:
 
     const DecoderConfig& config() const noexcept { return config_; }
     const DecoderWeights& weights() const noexcept { return weights_; }
+
+    /// Adapters that the model has beside its weights.
+    std::size_t adapters() const noexcept { return weights_.adapter_ranks.size(); }
+    /// A row of DecoderLayout::adapter_scales, as bits: each adapter's scale, 0 where it does not count. Requires a scale of each adapter, or
+    /// none.
+    std::vector<std::int32_t> adapter_words(std::span<const float> scales) const;
+    /// Errors: InvalidArgument (not a scale for each adapter, or one that is no number).
+    Result<void> check_adapters(std::span<const float> scales) const;
 
     /// Errors: InvalidArgument (heads that are no whole blocks of the format; it names their numbers).
     Result<void> check_cache(CacheFormat format) const;

@@ -139,6 +139,7 @@ Result<DecoderWeights> read_llama_weights(const formats::Weights& weights, const
     if (layout.tied || whole.has("lm_head.weight")) {
         VKFORMER_TRY(w.lm_head.weight,
                      whole.tied_tensor("lm_head.weight", {c.vocab_size, d}, w.embedding, layout.tied));
+        w.lm_head.origin = whole.origin("lm_head", c.vocab_size);
     }
     return w;
 }
@@ -150,9 +151,9 @@ Result<TensorData> read_taps(const WeightReader& read, const std::string& name, 
     return data;
 }
 
-std::vector<TensorData> ungrouped(const TensorData& rows, std::uint64_t groups,
+std::vector<Projection> ungrouped(const Projection& rows, std::uint64_t groups,
                                   const std::vector<std::uint64_t>& sizes) {
-    std::vector<TensorData> parts;
+    std::vector<Projection> parts;
     std::uint64_t group = 0, begin = 0;
     for (const std::uint64_t size : sizes) group += size;
     for (const std::uint64_t size : sizes) {
@@ -165,14 +166,9 @@ std::vector<TensorData> ungrouped(const TensorData& rows, std::uint64_t groups,
 }
 
 void set_gated_query(const Projection& both, const DecoderConfig& config, DecoderWeights::Layer& layer) {
-    const auto split = [&](const TensorData& rows, TensorData& query, TensorData& gate) {
-        if (rows.bytes.empty()) return;
-        std::vector<TensorData> halves = ungrouped(rows, config.heads, {config.head_dim, config.head_dim});
-        query = std::move(halves[0]);
-        gate = std::move(halves[1]);
-    };
-    split(both.weight, layer.query.weight, layer.mixed_gate.weight);
-    split(both.bias, layer.query.bias, layer.mixed_gate.bias);
+    std::vector<Projection> halves = ungrouped(both, config.heads, {config.head_dim, config.head_dim});
+    layer.query = std::move(halves[0]);
+    layer.mixed_gate = std::move(halves[1]);
 }
 
 Result<TensorData> rates_of(const TensorData& log_rates, std::initializer_list<const TensorData*> others) {

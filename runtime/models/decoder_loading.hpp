@@ -182,7 +182,7 @@ Result<TensorData> read_taps(const WeightReader& read, const std::string& name, 
                              std::uint64_t taps);
 /// Rows in groups of `sizes`, of which each part's are put together, copied: part i has those of the i-th size of every group. The rows are
 /// groups · the sum of the sizes.
-std::vector<TensorData> ungrouped(const TensorData& rows, std::uint64_t groups,
+std::vector<Projection> ungrouped(const Projection& rows, std::uint64_t groups,
                                   const std::vector<std::uint64_t>& sizes);
 /// A projection whose rows are, for each head, those of its query and then those of its gate, taken apart.
 void set_gated_query(const Projection& both, const DecoderConfig& config, DecoderWeights::Layer& layer);

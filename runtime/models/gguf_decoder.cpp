@@ -368,6 +368,7 @@ private:
         VKFORMER_TRY(w.final_norm, norm(has_own_name ? "token_embd_norm" : "output_norm", c.hidden_size));
         VKFORMER_TRY(w.lm_head.weight,
                      read_.tied_tensor("output.weight", {c.vocab_size, c.hidden_size}, w.embedding, true));
+        w.lm_head.origin = read_.origin("output", c.vocab_size);
         if (read_.has("output.bias")) {
             VKFORMER_TRY(w.lm_head.bias, read_.tensor("output.bias", {c.vocab_size}));
         }
@@ -512,10 +513,10 @@ private:
         VKFORMER_TRY(l.state.input, projection(layer + "attn_qkv", rule.width(), d));
         VKFORMER_TRY(l.mixed_gate, projection(layer + "attn_gate", rule.values(), d));
         if (read_.has(layer + "ssm_ba.weight")) {  // β and step of the heads of each head of keys, in turns
-            VKFORMER_TRY(const TensorData both, read_.tensor(layer + "ssm_ba.weight", {2 * rule.heads, d}));
-            const std::vector<TensorData> parts = ungrouped(both, rule.key_heads, {each, each});
-            l.state.beta.weight = parts[0];
-            l.state.step.weight = parts[1];
+            VKFORMER_TRY(const Projection both, read_.projection(layer + "ssm_ba", 2 * rule.heads, d, false));
+            const std::vector<Projection> parts = ungrouped(both, rule.key_heads, {each, each});
+            l.state.beta = parts[0];
+            l.state.step = parts[1];
         } else {
             VKFORMER_TRY(l.state.beta, projection(layer + "ssm_beta", rule.heads, d));
             VKFORMER_TRY(l.state.step, projection(layer + "ssm_alpha", rule.heads, d));

@@ -45,6 +45,7 @@ Result<Projection> conv1d(const WeightReader& read, const std::string& name, std
     VKFORMER_TRY(const TensorData weight, read.tensor(name + ".weight", {in, out}));
     VKFORMER_TRY(p.weight, transposed(weight));
     VKFORMER_TRY(p.bias, read.tensor(name + ".bias", {out}));
+    p.origin = read.origin(name, out);
     return p;
 }
 
@@ -75,8 +76,9 @@ Result<DecoderParts> load_gpt2(const Config& config, const formats::Weights& wei
     }
     VKFORMER_TRY(w.final_norm, read.norm("ln_f", d, true));
     VKFORMER_TRY(const bool tied, config.boolean("tie_word_embeddings", true));
-    VKFORMER_TRY(w.lm_head.weight,
-                 WeightReader(weights, "").tied_tensor("lm_head.weight", {c.vocab_size, d}, w.embedding, tied));
+    const WeightReader whole(weights, "");
+    VKFORMER_TRY(w.lm_head.weight, whole.tied_tensor("lm_head.weight", {c.vocab_size, d}, w.embedding, tied));
+    w.lm_head.origin = whole.origin("lm_head", c.vocab_size);
     return parts;
 }
 

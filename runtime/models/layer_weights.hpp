@@ -3,14 +3,37 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "core/tensor_data.hpp"
 
 namespace vkformer::models {
 
+struct RowRange {
+    std::uint64_t first, count;
+};
+
+/// Where a weight's rows stand in the model's file.
+struct Origin {
+    std::string tensor;            ///< by its name there; empty: not told
+    std::uint64_t rows = 0;        ///< that the tensor has
+    std::vector<RowRange> ranges;  ///< the weight's, one behind the other
+};
+
+/// What adapters add to a product y = weight · x: up · (s ⊙ (down · x)), where s has the scale of each column's adapter (Hu et al. 2022,
+/// "LoRA", section 4.1, with α / r in `up`).
+struct LowRank {
+    TensorData down;  ///< f32 [columns, in]; weights of one input that are multiplied together have the same
+    TensorData up;    ///< f32 [out, columns]
+    explicit operator bool() const noexcept { return !down.bytes.empty(); }
+};
+
 /// A product's weight [out, in] and bias [out]; bias.bytes is empty where there is none.
 struct Projection {
     TensorData weight, bias;
+    Origin origin{};
+    LowRank adapters{};  ///< none where no adapter has to do with the weight
     explicit operator bool() const noexcept { return !weight.bytes.empty(); }
 };
 

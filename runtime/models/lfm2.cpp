@@ -135,6 +135,7 @@ Result<DecoderParts> load_lfm2(const Config& config, const formats::Weights& wei
     if (is_tied || whole.has("lm_head.weight")) {
         VKFORMER_TRY(w.lm_head.weight,
                      whole.tied_tensor("lm_head.weight", {c.vocab_size, c.hidden_size}, w.embedding, is_tied));
+        w.lm_head.origin = whole.origin("lm_head", c.vocab_size);
     }
     return parts;
 }

@@ -185,6 +185,7 @@ Result<DecoderParts> load_nemotron_h(const Config& config, const formats::Weight
     if (layout.tied || whole.has("lm_head.weight")) {
         VKFORMER_TRY(w.lm_head.weight,
                      whole.tied_tensor("lm_head.weight", {c.vocab_size, c.hidden_size}, w.embedding, layout.tied));
+        w.lm_head.origin = whole.origin("lm_head", c.vocab_size);
     }
     return loaded;
 }

@@ -30,8 +30,9 @@ Result<DecoderWeights> read_weights(const formats::Weights& weights, const Decod
         w.layers.push_back(std::move(l));
     }
     VKFORMER_TRY(w.final_norm, read.norm("norm", d));
-    VKFORMER_TRY(w.lm_head.weight,
-                 WeightReader(weights, "").tied_tensor("lm_head.weight", {c.vocab_size, d}, w.embedding, tied));
+    const WeightReader whole(weights, "");
+    VKFORMER_TRY(w.lm_head.weight, whole.tied_tensor("lm_head.weight", {c.vocab_size, d}, w.embedding, tied));
+    w.lm_head.origin = whole.origin("lm_head", c.vocab_size);
     return w;
 }
 

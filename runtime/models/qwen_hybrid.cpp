@@ -78,18 +78,19 @@ Result<void> read_delta_inputs(const WeightReader& read, const DecoderConfig& c,
         VKFORMER_TRY(l.state.step, read.projection(linear + "in_proj_a", rule.heads, d, false));
         return {};
     }
-    VKFORMER_TRY(const TensorData all, read.tensor(linear + "in_proj_qkvz.weight", {rule.width() + rule.values(), d}));
-    VKFORMER_TRY(const TensorData gates, read.tensor(linear + "in_proj_ba.weight", {2 * rule.heads, d}));
+    VKFORMER_TRY(const Projection all,
+                 read.projection(linear + "in_proj_qkvz", rule.width() + rule.values(), d, false));
+    VKFORMER_TRY(const Projection gates, read.projection(linear + "in_proj_ba", 2 * rule.heads, d, false));
     std::vector<RowRange> qkv;
     const std::uint64_t group = 2 * rule.key_dim + 2 * values;
     for (std::uint64_t g = 0; g < rule.key_heads; ++g) qkv.push_back({g * group, rule.key_dim});
     for (std::uint64_t g = 0; g < rule.key_heads; ++g) qkv.push_back({g * group + rule.key_dim, rule.key_dim});
     for (std::uint64_t g = 0; g < rule.key_heads; ++g) qkv.push_back({g * group + 2 * rule.key_dim, values});
-    l.state.input.weight = gathered_rows(all, qkv);
-    l.mixed_gate.weight = ungrouped(all, rule.key_heads, {2 * rule.key_dim + values, values})[1];
-    const std::vector<TensorData> parts = ungrouped(gates, rule.key_heads, {each, each});
-    l.state.beta.weight = parts[0];
-    l.state.step.weight = parts[1];
+    l.state.input = gathered_rows(all, qkv);
+    l.mixed_gate = ungrouped(all, rule.key_heads, {2 * rule.key_dim + values, values})[1];
+    const std::vector<Projection> parts = ungrouped(gates, rule.key_heads, {each, each});
+    l.state.beta = parts[0];
+    l.state.step = parts[1];
     return {};
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "models/weight_reader.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <memory>
@@ -33,6 +34,22 @@ constexpr std::array<NamedActivation, 15> kActivations = {{
     {"sigmoid", graph::Activation::sigmoid},
     {"linear", graph::Activation::none},
 }};
+
+/// Where rows first … first + count − 1 of a weight stand that has come from there.
+void add_part(const Origin& origin, RowRange rows, Origin& part) {
+    for (const RowRange& range : origin.ranges) {
+        const std::uint64_t skipped = std::min(rows.first, range.count);
+        const std::uint64_t count = std::min(rows.count, range.count - skipped);
+        if (count > 0) part.ranges.push_back({range.first + skipped, count});
+        rows = {rows.first - skipped, rows.count - count};
+    }
+}
+
+Origin part_of(const Origin& origin, const std::vector<RowRange>& ranges) {
+    Origin part = {.tensor = origin.tensor, .rows = origin.rows, .ranges = {}};
+    for (const RowRange& range : ranges) add_part(origin, range, part);
+    return part;
+}
 
 }  // namespace
 
@@ -91,6 +108,7 @@ Result<Projection> WeightReader::projection(const std::string& name, std::uint64
     Projection p;
     VKFORMER_TRY(p.weight, tensor(name + ".weight", {out, in}));
     VKFORMER_TRY(p.bias, bias(name + ".bias", out, has_bias));
+    p.origin = origin(name, out);
     return p;
 }
 
@@ -116,6 +134,7 @@ Projection rows_of(const Projection& projection, std::uint64_t first, std::uint6
     Projection rows;
     rows.weight = rows_of(projection.weight, first, count);
     if (!projection.bias.bytes.empty()) rows.bias = rows_of(projection.bias, first, count);
+    rows.origin = part_of(projection.origin, {{first, count}});
     return rows;
 }
 
@@ -131,6 +150,14 @@ TensorData gathered_rows(const TensorData& matrix, const std::vector<RowRange>& 
     gathered.bytes = std::span<const std::byte>(*bytes);
     gathered.owner = bytes;
     return gathered;
+}
+
+Projection gathered_rows(const Projection& projection, const std::vector<RowRange>& ranges) {
+    Projection rows;
+    rows.weight = gathered_rows(projection.weight, ranges);
+    if (!projection.bias.bytes.empty()) rows.bias = gathered_rows(projection.bias, ranges);
+    rows.origin = part_of(projection.origin, ranges);
+    return rows;
 }
 
 Result<std::vector<float>> floats_of(const TensorData& data) {

@@ -39,6 +39,10 @@ public:
     /// that both are one tensor on the device. Errors: tensor's; MissingTensor (nothing there, and not `is_tied`).
     Result<TensorData> tied_tensor(const std::string& name, const Shape& shape, const TensorData& other,
                                    bool is_tied) const;
+    /// All rows of name + ".weight".
+    Origin origin(const std::string& name, std::uint64_t rows) const {
+        return {.tensor = prefix_ + name + ".weight", .rows = rows, .ranges = {{0, rows}}};
+    }
     /// name + ".weight" [out, in] and, if asked for, name + ".bias" [out]. Errors: also UnsupportedConfig, for UnreadBiases::refused.
     Result<Projection> projection(const std::string& name, std::uint64_t out, std::uint64_t in, bool has_bias) const;
     /// [dim] if it is there by the config (`wanted`), else nothing. Errors as projection's.
@@ -58,14 +62,12 @@ private:
 
 /// Rows first … first + count − 1 of a matrix, without a copy.
 TensorData rows_of(const TensorData& matrix, std::uint64_t first, std::uint64_t count);
-/// The same rows of weight and bias.
+/// The same rows of weight and bias, with where they stand. Not of one that adapters add to.
 Projection rows_of(const Projection& projection, std::uint64_t first, std::uint64_t count);
 
-struct RowRange {
-    std::uint64_t first, count;
-};
 /// Ranges of rows of a matrix, one behind the other, copied.
 TensorData gathered_rows(const TensorData& matrix, const std::vector<RowRange>& ranges);
+Projection gathered_rows(const Projection& projection, const std::vector<RowRange>& ranges);
 
 /// The elements as float32. Errors: UnsupportedDtype.
 Result<std::vector<float>> floats_of(const TensorData& data);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -16,11 +17,12 @@ struct PiecewiseRun {
     std::vector<double> logits, hidden;  // [batch, len, …]
 };
 
-/// `ids` are [batch, len].
+/// `ids` are [batch, len]; `adapters`: of each row the scales of the model's, or none at all.
 inline PiecewiseRun run_in_pieces(const models::Decoder& model, graph::Backend& backend,
                                   const std::vector<std::int32_t>& ids, std::uint32_t batch, DType dtype,
                                   const std::vector<std::uint32_t>& pieces,
-                                  models::WeightFormat stored = models::WeightFormat::as_computed) {
+                                  models::WeightFormat stored = models::WeightFormat::as_computed,
+                                  const std::vector<std::vector<float>>& adapters = {}) {
     const auto len = static_cast<std::uint32_t>(ids.size()) / batch;
     const std::size_t vocab = model.config().vocab_size, width = model.config().hidden_size;
     PiecewiseRun run = {.logits = std::vector<double>(batch * len * vocab),
@@ -32,8 +34,10 @@ inline PiecewiseRun run_in_pieces(const models::Decoder& model, graph::Backend& 
         graph::Graph g;
         const graph::Value tokens = must(g.input("tokens", DType::i32, {batch, piece}));
         const graph::Value starts = must(g.input("starts", DType::i32, {batch}));
-        const models::DecoderLayout layout = {
+        models::DecoderLayout layout = {
             .rows = batch, .len = piece, .capacity = len, .dtype = dtype, .weights = stored};
+        if (!adapters.empty())
+            layout.adapter_scales = must(g.input("adapters", DType::f32, {batch, model.weights().adapter_columns}));
         const auto pass = must(model.add_pass(g, layout, tokens, starts, models::Logits::all));
         g.mark_output(pass.hidden);
         g.mark_output(pass.logits);
@@ -44,6 +48,12 @@ inline PiecewiseRun run_in_pieces(const models::Decoder& model, graph::Backend& 
         const std::vector<std::int32_t> at(batch, static_cast<std::int32_t>(done));
         must(program->write(tokens, std::span<const std::int32_t>(part)));
         must(program->write(starts, std::span<const std::int32_t>(at)));
+        if (layout.adapter_scales) {
+            std::vector<float> scales;
+            for (const std::vector<float>& row : adapters)
+                for (const std::int32_t word : model.adapter_words(row)) scales.push_back(std::bit_cast<float>(word));
+            must(program->write(layout.adapter_scales, std::span<const float>(scales)));
+        }
         must(program->submit());
         must(program->wait());
         const auto copy_out = [&](graph::Value tensor, std::size_t columns, std::vector<double>& to) {

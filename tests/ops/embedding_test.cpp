@@ -3,6 +3,7 @@
 
 #include "support/backends.hpp"
 #include "support/catch.h"
+#include "support/must.hpp"
 #include "support/op_case.hpp"
 #include "support/quantized.hpp"
 

@@ -6,6 +6,7 @@
 #include "support/backends.hpp"
 #include "support/builder_case.hpp"
 #include "support/catch.h"
+#include "support/must.hpp"
 #include "support/op_case.hpp"
 #include "support/quantized.hpp"
 #include "support/special_floats.hpp"

@@ -10,6 +10,7 @@
 #include "support/builder_case.hpp"
 #include "support/catch.h"
 #include "support/goldens.hpp"
+#include "support/must.hpp"
 #include "support/op_case.hpp"
 #include "support/quantized.hpp"
 

@@ -4,6 +4,7 @@
 
 #include "support/backends.hpp"
 #include "support/catch.h"
+#include "support/must.hpp"
 #include "support/op_case.hpp"
 
 namespace vkformer::tests {

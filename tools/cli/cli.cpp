@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <system_error>
@@ -87,6 +88,34 @@ void CacheOption::add(CLI::App& command) {
                     "Storage of a decoder-only model's keys and values: as --dtype says, or in 8-bit blocks")
         ->check(CLI::IsMember({"dtype", "q8_0"}))
         ->capture_default_str();
+}
+
+void LoraOption::add(CLI::App& command) {
+    command
+        .add_option("--lora", given,
+                    "A low-rank adapter that counts: a folder of PEFT's, or a GGUF file for a GGUF model; with =NUMBER "
+                    "behind it, so much; repeatable")
+        ->take_all()
+        ->allow_extra_args(false)
+        ->type_name("PATH[=SCALE]");
+}
+
+std::vector<LoraOption::Counting> LoraOption::adapters() const {
+    std::vector<Counting> found;
+    for (const std::string& text : given) {
+        float scale = 1;
+        std::size_t end = text.rfind('=');
+        if (end != text.npos && end > 0) {  // no number behind it: it is part of the path
+            const auto read = std::from_chars(text.data() + end + 1, text.data() + text.size(), scale);
+            if (read.ec != std::errc{} || read.ptr != text.data() + text.size()) end = text.npos;
+        }
+        if (end == 0 || end == text.npos) {
+            end = text.size();
+            scale = 1;
+        }
+        found.push_back({utf8_path(text.substr(0, end)), scale});
+    }
+    return found;
 }
 
 void ModelOption::add(CLI::App& command) {

@@ -50,6 +50,18 @@ struct CacheOption {
     }
 };
 
+/// Low-rank adapters that count, and how much.
+struct LoraOption {
+    std::vector<std::string> given;  ///< "PATH" or "PATH=SCALE"
+    struct Counting {
+        std::filesystem::path path;
+        float scale;
+    };
+
+    void add(CLI::App& command);
+    std::vector<Counting> adapters() const;
+};
+
 struct ModelOption {
     std::string folder;
 

@@ -2,12 +2,14 @@
 /// vkformer forward: one forward pass from a file to a file, for scripts.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <functional>
 #include <initializer_list>
 #include <iterator>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <vector>
 
 #include "api/default_workloads.hpp"
@@ -16,6 +18,7 @@
 #include "core/try.hpp"
 #include "device.hpp"
 #include "formats/safetensors.hpp"
+#include "models/adapter.hpp"
 #include "models/open_model.hpp"
 #include "named_file.hpp"
 
@@ -25,6 +28,7 @@ namespace {
 struct ForwardCommand {
     DeviceOptions device;
     ModelOption model;
+    LoraOption lora;
     std::string input, output;
 };
 
@@ -142,6 +146,7 @@ struct Request {
     const models::OpenedModel& opened;
     const formats::Safetensors& file;
     DType dtype;
+    std::vector<float> adapters;  // scales of the model's
 };
 
 /// The backend of the request; where two may be, the one that a run of a few of `len` tokens takes less time on. run_of(tokens) gives one
@@ -206,6 +211,16 @@ Result<Outputs> pass_of(const models::EncoderDecoder& model, const Request& requ
     return outputs;
 }
 
+/// The same scales for all sequences.
+Result<void> write_adapters(graph::Program& program, graph::Value tensor, const models::Decoder& model,
+                            const Request& request, std::uint32_t rows) {
+    std::vector<float> scales;
+    const std::vector<std::int32_t> row = model.adapter_words(request.adapters);
+    for (std::uint32_t r = 0; r < rows; ++r)
+        for (const std::int32_t word : row) scales.push_back(std::bit_cast<float>(word));
+    return program.write(tensor, std::span<const float>(scales));
+}
+
 /// In runs of so many tokens that their logits stay small beside a device's memory; what lies behind a sequence's end is not seen by it.
 Result<Outputs> pass_of(const models::Decoder& model, const Request& request) {
     const formats::Safetensors& file = request.file;
@@ -225,7 +240,7 @@ Result<Outputs> pass_of(const models::Decoder& model, const Request& request) {
     struct Run {
         std::uint32_t len = 0;
         graph::Graph graph;
-        graph::Value tokens, starts;
+        graph::Value tokens, starts, adapters;
         models::DecoderPass pass;
         std::unique_ptr<graph::Program> program;
     };
@@ -233,13 +248,18 @@ Result<Outputs> pass_of(const models::Decoder& model, const Request& request) {
         Run run{.len = len};
         VKFORMER_TRY(run.tokens, run.graph.input("tokens", DType::i32, {ids.batch, len}));
         VKFORMER_TRY(run.starts, run.graph.input("starts", DType::i32, {ids.batch}));
+        if (!request.adapters.empty()) {
+            VKFORMER_TRY(run.adapters,
+                         run.graph.input("adapters", DType::f32, {ids.batch, model.weights().adapter_columns}));
+        }
         VKFORMER_TRY(run.pass, model.add_pass(run.graph,
                                               {.rows = ids.batch,
                                                .len = len,
                                                .capacity = ids.len,
                                                .dtype = dtype,
                                                .weights = models::WeightFormat::as_filed,
-                                               .extended = ids.len > config.max_positions},
+                                               .extended = ids.len > config.max_positions,
+                                               .adapter_scales = run.adapters},
                                               run.tokens, run.starts, models::Logits::all));
         run.graph.mark_output(run.pass.logits);
         run.graph.mark_output(run.pass.hidden);
@@ -260,6 +280,7 @@ Result<Outputs> pass_of(const models::Decoder& model, const Request& request) {
             VKFORMER_TRY(run, run_of(len));
             VKFORMER_TRY(run.program,
                          backend->compile(graph::make_plan_for(*backend, std::move(run.graph)), weights, states));
+            if (run.adapters) VKFORMER_CHECK(write_adapters(*run.program, run.adapters, model, request, ids.batch));
         }
         if (!logits) {
             logits.emplace("logits", Shape{ids.batch, ids.len, config.vocab_size});
@@ -343,9 +364,20 @@ Result<int> run(const ForwardCommand& command) {
     VKFORMER_TRY(const auto folder, command.model.find());
     VKFORMER_TRY(const auto opened, models::open_model(folder, std::array{encoder_decoder, decoder, encoder}));
     VKFORMER_TRY(const auto file, read_safetensors(command.input));
-    const Request request{command.device, opened, file, command.device.dtype_value()};
+    Request request{command.device, opened, file, command.device.dtype_value(), {}};
+    std::vector<models::Adapter> adapters;
+    for (const auto& adapter : command.lora.adapters()) {
+        VKFORMER_TRY(adapters.emplace_back(), models::open_adapter(adapter.path));
+        request.adapters.push_back(adapter.scale);
+    }
+    if (!adapters.empty() && kind_of(opened) != decoder)
+        return Error{ErrorCode::UnsupportedConfig, "--lora: only decoder-only language models take adapters"};
     const auto outputs_of = [&](const auto& of_kind) -> Result<Outputs> {
-        VKFORMER_TRY(const auto model, of_kind.load());
+        VKFORMER_TRY(auto model, of_kind.load());
+        if constexpr (std::is_same_v<decltype(model), models::Decoder>) {
+            VKFORMER_TRY(model, models::with_adapters(of_kind, model, adapters));
+            VKFORMER_CHECK(model.check_adapters(request.adapters));
+        }
         if constexpr (requires { pass_of(*model, request); })
             return pass_of(*model, request);
         else if constexpr (requires { pass_of(model, request); })
@@ -366,6 +398,7 @@ void add_forward(CLI::App& app, Action& action) {
     auto options = std::make_shared<ForwardCommand>();
     CLI::App& command = *app.add_subcommand("forward", "One forward pass from a safetensors file to another");
     options->model.add(command);
+    options->lora.add(command);
     command
         .add_option(
             "-i,--input", options->input,

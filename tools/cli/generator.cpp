@@ -30,6 +30,7 @@ void GeneratorCommand::add(CLI::App& command) {
         ->check(CLI::IsMember({"model", "dtype"}))
         ->capture_default_str();
     cache.add(command);
+    lora.add(command);
     const std::string group = "Sampling (default: what the model says, else --temperature 0)";
     command.add_option("-t,--temperature", temperature, "Divides the logits; 0: the likeliest token, always")
         ->check(CLI::Range(0.0, 1e4))
@@ -136,6 +137,9 @@ Result<std::map<std::int32_t, float>> parse_biases(const std::vector<std::string
     return biases;
 }
 
+/// Of the command line's adapters, which have no names but their places.
+std::string adapter_name(std::size_t index) { return std::to_string(index + 1); }
+
 Result<std::string> schema_text(const std::string& given) {
     if (given.starts_with("{")) return given;
     VKFORMER_TRY(const auto file, MappedFile::open(utf8_path(given)));
@@ -171,6 +175,8 @@ Result<GenerateOptions> GeneratorCommand::generate_options() const {
                             .ignore_end = ignore_end,
                             .prompt_lookup = prompt_lookup};
     VKFORMER_TRY(options.constraint, constraint());
+    const auto adapters = lora.adapters();
+    for (std::size_t i = 0; i < adapters.size(); ++i) options.adapters[adapter_name(i)] = adapters[i].scale;
     const auto is_given = [&](auto... names) { return ((parsed_->count(names) > 0) || ...); };
     const bool has_rules = is_given("--top-k", "--top-p", "--min-p");
     if (!has_rules && !is_given("--temperature", "--repetition-penalty", "--presence-penalty", "--frequency-penalty",
@@ -203,6 +209,8 @@ Result<Generator> load_generator(const GeneratorCommand& command) {
     if (command.early_stopping == "heuristic") options.beam_search.early_stopping = EarlyStopping::heuristic;
     if (command.early_stopping == "never") options.beam_search.early_stopping = EarlyStopping::never;
     VKFORMER_TRY(options.shader_variants, command.device.variants_by_op());
+    for (const auto& adapter : command.lora.adapters())
+        options.adapters.push_back({.name = adapter_name(options.adapters.size()), .path = adapter.path});
     if (!command.device.quiet) options.on_progress = show_progress;
     std::filesystem::path model = utf8_path(command.model);
     if (command.model.empty()) {

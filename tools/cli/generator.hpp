@@ -32,6 +32,7 @@ struct GeneratorCommand {
     std::string early_stopping;  ///< empty: not given
     std::vector<std::string> stop;
     bool ignore_end = false;
+    LoraOption lora;
     std::string json_schema, regex;  ///< empty: not given
     std::vector<std::string> choice;
     bool json_object = false;

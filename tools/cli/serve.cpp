@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// vkformer serve: models for many clients, over HTTP.
+#include <algorithm>
 #include <vector>
 
 #include "cli.hpp"
@@ -15,7 +16,7 @@ struct ServeCommand {
     DeviceOptions device;
     CacheOption cache;
     serve::ServerOptions server;
-    std::vector<std::string> models, languages;
+    std::vector<std::string> models, languages, adapters;
     std::string key_file, weights = "model", load = "at-start";
     unsigned request_seconds = 600, grace_seconds = 30;
     bool json_logs = false, checks = false;
@@ -39,6 +40,15 @@ Result<serve::ServerOptions> server_options(const ServeCommand& command) {
         VKFORMER_TRY(const Named model, split_named("--model", text, "PATH"));
         VKFORMER_TRY(auto path, ModelOption{model.value}.find());
         options.models.push_back({model.name, std::move(path)});
+    }
+    for (const std::string& text : command.adapters) {
+        VKFORMER_TRY(const Named of_model, split_named("--lora", text, "NAME=PATH"));
+        VKFORMER_TRY(const Named adapter, split_named("--lora " + of_model.name + "=…", of_model.value, "PATH"));
+        const auto model = std::ranges::find(options.models, of_model.name, &serve::ModelSpec::name);
+        if (model == options.models.end())
+            return Error{ErrorCode::InvalidArgument,
+                         "--lora " + text + ": no --model is called \"" + of_model.name + "\""};
+        model->adapters.push_back({.name = adapter.name, .path = utf8_path(adapter.value)});
     }
     for (const std::string& text : command.languages) {
         VKFORMER_TRY(const Named pair, split_named("--languages", text, "FROM:TO"));
@@ -130,6 +140,13 @@ void add_serve(CLI::App& app, Action& action) {
         ->required()
         ->allow_extra_args(false)
         ->type_name("NAME=PATH");
+    command
+        .add_option(
+            "--lora", options->adapters,
+            "A low-rank adapter of the language model of that name, and the name that clients call the two by, as "
+            "MODEL=NAME=PATH; repeatable")
+        ->allow_extra_args(false)
+        ->type_name("MODEL=NAME=PATH");
     command
         .add_option("--languages", options->languages,
                     "What a translation model translates, as NAME=FROM:TO (default: what its folder says); repeatable")

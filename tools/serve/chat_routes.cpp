@@ -52,6 +52,7 @@ json usage_of(const std::vector<Generation>& all, std::size_t choices_per_prompt
 struct Wanted {
     bool is_chat = true;
     TextModel* model = nullptr;
+    std::string name{};  // as the client called it
     std::vector<std::vector<std::int32_t>> prompts;
     std::vector<std::string> echoed;  // texts of the prompts; empty: they are not part of the answers
     bool is_prompt_alone = false;     // nothing is generated: a prompt's choices are alike
@@ -87,8 +88,15 @@ void read_stream(Fields& fields, Wanted& wanted) {
     stream.finish();
 }
 
-void read_common(Fields& fields, Wanted& wanted) {
+void read_asked(Fields& fields, const ModelSet& models, const Call& call, Wanted& wanted) {
+    AskedModel asked = read_model(fields, models, call);
     wanted.options = read_sampling(fields, 2);
+    read_adapters(fields, asked, wanted.options);
+    wanted.model = asked.model;
+    wanted.name = std::move(asked.name);
+}
+
+void read_common(Fields& fields, Wanted& wanted) {
     wanted.options.constraint = read_constraint(fields);
     wanted.options.stop = fields.texts("stop", kMostStops);
     if (std::ranges::any_of(wanted.options.stop, &std::string::empty))
@@ -127,7 +135,7 @@ Wanted read_chat(const ModelSet& models, const Call& call) {
     const json body = parse_body(call.request());
     Fields fields(body);
     Wanted wanted;
-    wanted.model = &models.get<TextModel>(call, fields.text("model"));
+    read_asked(fields, models, call, wanted);
     if (!wanted.model->engine().has_chat_template())
         fields.refuse("messages",
                       "the model has no chat template: it continues "
@@ -187,7 +195,7 @@ Wanted read_completion(const ModelSet& models, const Call& call) {
     const json body = parse_body(call.request());
     Fields fields(body);
     Wanted wanted{.is_chat = false};
-    wanted.model = &models.get<TextModel>(call, fields.text("model"));
+    read_asked(fields, models, call, wanted);
     const bool echoes = fields.boolean("echo").value_or(false);
     read_prompts(fields, wanted, echoes);
     read_common(fields, wanted);
@@ -229,7 +237,7 @@ public:
           echoed_(wanted.echoed),
           head_({{"id", new_id(wanted.is_chat ? "chatcmpl-" : "cmpl-")},
                  {"created", std::time(nullptr)},
-                 {"model", wanted.model->name()}}) {
+                 {"model", wanted.name}}) {
         const auto spellings = std::make_shared<TokenSpellings>(*wanted.model);
         for (std::size_t i = 0; i < wanted.prompts.size() * wanted.choices; ++i) {
             choices_.push_back({.reader = AnswerReader(wanted.tools, wanted.streams, "call_"), .scores = {}});

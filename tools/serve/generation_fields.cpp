@@ -71,6 +71,35 @@ GenerateOptions read_sampling(Fields& fields, double hottest) {
     return options;
 }
 
+AskedModel read_model(Fields& fields, const ModelSet& models, const Call& call) {
+    const auto name = fields.text("model");
+    TextModel& model = models.get<TextModel>(call, name);
+    return {&model, name.value_or(model.name())};
+}
+
+void read_adapters(Fields& fields, const AskedModel& asked, GenerateOptions& options) {
+    const std::vector<std::string>& adapters = asked.model->adapters();
+    const json* const given = fields.take("lora");
+    if (!given) {
+        if (asked.name != asked.model->name()) options.adapters[asked.name] = 1;
+        return;
+    }
+    if (!given->is_array() || given->size() > adapters.size())
+        fields.refuse("lora", "it is no list of at most " + std::to_string(adapters.size()) +
+                                  " objects, for so many adapters the model has");
+    for (std::size_t i = 0; i < given->size(); ++i) {
+        Fields one((*given)[i], "lora[" + std::to_string(i) + "]");
+        const auto id = one.integer("id", 0, static_cast<std::int64_t>(adapters.size()) - 1);
+        auto name = one.text("name");
+        if (id.has_value() == name.has_value()) one.refuse("id", "an adapter is told by its \"id\" or its \"name\"");
+        if (id) name = adapters[static_cast<std::size_t>(*id)];
+        if (std::ranges::find(adapters, *name) == adapters.end()) one.refuse("name", "the model has no such adapter");
+        if (options.adapters.contains(*name)) one.refuse("name", "the adapter is in the list twice");
+        options.adapters[*name] = static_cast<float>(one.number("scale", -1000, 1000).value_or(1));
+        one.finish();
+    }
+}
+
 std::string read_content(Fields& fields, std::string_view name, std::initializer_list<std::string_view> types) {
     const json& content = fields.needed(name);
     if (content.is_string()) return content.get<std::string>();

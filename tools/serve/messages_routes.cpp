@@ -21,6 +21,7 @@ constexpr std::int64_t kMostMessageTokens = 1 << 24;
 
 struct WantedMessage {
     TextModel* model = nullptr;
+    std::string name;  ///< as the client called it
     std::vector<std::int32_t> prompt;
     GenerateOptions options;
     Tools tools;
@@ -29,7 +30,10 @@ struct WantedMessage {
 
 /// The model, and the tokens of the conversation; what both routes have.
 void read_conversation(const ModelSet& models, const Call& call, Fields& fields, WantedMessage& wanted) {
-    wanted.model = &models.get<TextModel>(call, fields.text("model"));
+    AskedModel asked = read_model(fields, models, call);
+    read_adapters(fields, asked, wanted.options);
+    wanted.model = asked.model;
+    wanted.name = std::move(asked.name);
     if (!wanted.model->engine().has_chat_template())
         fields.refuse("messages",
                       "the model has no chat template: it continues "
@@ -99,6 +103,7 @@ public:
         : call_(call),
           stream_(call),
           model_(*wanted.model),
+          name_(wanted.name),
           stops_(wanted.options.stop),
           reader_(wanted.tools, wanted.streams, "toolu_"),
           prompt_tokens_(wanted.prompt.size()),
@@ -150,7 +155,7 @@ private:
         return {{"id", id_},
                 {"type", "message"},
                 {"role", "assistant"},
-                {"model", model_.name()},
+                {"model", name_},
                 {"content", json::array()},
                 {"stop_reason", nullptr},
                 {"stop_sequence", nullptr},
@@ -204,6 +209,7 @@ private:
     Call call_;
     EventStream stream_;
     const TextModel& model_;
+    const std::string name_;
     std::vector<std::string> stops_;
     AnswerReader reader_;
     std::size_t prompt_tokens_;

@@ -57,10 +57,10 @@ std::uintmax_t bytes_of(const fs::path& path) {
 }
 
 Result<LoadedModel> load_model(const ModelSet::Entry& entry, const ModelOptions& options, Metrics& metrics) {
-    const auto& [name, path] = entry.spec;
+    const auto& [name, path, adapters] = entry.spec;
     switch (entry.kind) {
     case ModelKind::language: {
-        VKFORMER_TRY(auto model, TextModel::load(name, path, options, metrics));
+        VKFORMER_TRY(auto model, TextModel::load(name, path, adapters, options, metrics));
         return LoadedModel(std::move(model));
     }
     case ModelKind::embeddings: {
@@ -79,6 +79,25 @@ Result<LoadedModel> load_model(const ModelSet::Entry& entry, const ModelOptions&
     }
     VKFORMER_TRY(auto model, SpeechModel::load(name, path, options, metrics));
     return LoadedModel(std::move(model));
+}
+
+bool has_adapter(const ModelSpec& spec, const std::string& name) {
+    return std::ranges::any_of(spec.adapters, [&](const Adapter& adapter) { return adapter.name == name; });
+}
+
+/// Errors: InvalidArgument (a name that another model or adapter has; adapters of what is no language model).
+Result<void> check_names(const ModelSet::Entry& entry, const std::vector<std::unique_ptr<ModelSet::Entry>>& others) {
+    std::vector<std::string> names = {entry.spec.name};
+    for (const Adapter& adapter : entry.spec.adapters) names.push_back(adapter.name);
+    for (const std::string& name : names) {
+        const bool is_taken = std::ranges::any_of(
+            others, [&](const auto& other) { return other->spec.name == name || has_adapter(other->spec, name); });
+        if (is_taken || std::ranges::count(names, name) > 1)
+            return Error{ErrorCode::InvalidArgument, "two models or adapters are called \"" + name + "\""};
+    }
+    if (entry.kind != ModelKind::language && !entry.spec.adapters.empty())
+        return Error{ErrorCode::InvalidArgument, entry.spec.name + ": only language models take adapters"};
+    return {};
 }
 
 /// It takes no further request, and goes when nobody holds it.
@@ -125,12 +144,11 @@ Result<ModelSet> ModelSet::find(std::vector<ModelSpec> specs, ModelOptions optio
                      "a bound on the models' memory is for those that are loaded on demand"};
     ModelSet set(std::move(options), metrics, log);
     for (ModelSpec& spec : specs) {
-        for (const auto& entry : set.entries_)
-            if (entry->spec.name == spec.name)
-                return Error{ErrorCode::InvalidArgument, "two models are called \"" + spec.name + "\""};
         auto entry = std::make_unique<Entry>();
         VKFORMER_TRY(entry->kind, serve::kind_of(spec));
-        entry->bytes = entry->needs = bytes_of(spec.path);
+        entry->bytes = bytes_of(spec.path);
+        for (const Adapter& adapter : spec.adapters) entry->bytes += bytes_of(adapter.path);
+        entry->needs = entry->bytes;
         if (entry->kind == ModelKind::language && set.options_.memory > 0) {
             VKFORMER_TRY(const auto cache, TextModel::cache_of(spec.path, set.options_));
             entry->needs += cache.bytes;
@@ -144,6 +162,7 @@ Result<ModelSet> ModelSet::find(std::vector<ModelSpec> specs, ModelOptions optio
                                                          std::to_string(set.options_.memory)};
         if (set.options_.on_demand) entry->state = ModelState::unloaded;
         entry->spec = std::move(spec);
+        VKFORMER_CHECK(check_names(*entry, set.entries_));
         set.entries_.push_back(std::move(entry));
     }
     for (const auto& [name, pair] : set.options_.languages) {
@@ -438,7 +457,8 @@ ModelSet::Entry& ModelSet::named(const std::optional<std::string>& name,
                                  const std::function<bool(ModelKind)>& is_wanted) const {
     Entry* found = nullptr;
     for (const auto& entry : entries_) {
-        if (name ? entry->spec.name != *name : !is_wanted(entry->kind)) continue;
+        const bool is_named = name && (entry->spec.name == *name || has_adapter(entry->spec, *name));
+        if (name ? !is_named : !is_wanted(entry->kind)) continue;
         if (found)
             throw Refusal(400, "the server has several models for this; say which: /v1/models lists them", "model");
         found = entry.get();

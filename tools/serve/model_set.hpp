@@ -32,6 +32,8 @@ namespace vkformer::serve {
 struct ModelSpec {
     std::string name;  ///< as clients call it
     std::filesystem::path path;
+    std::vector<Adapter>
+        adapters{};  ///< of a language model: clients call it by their names, too, and have them count then
 };
 
 enum class ModelKind : std::uint8_t { language, embeddings, rerank, translation, speech };
@@ -89,7 +91,7 @@ public:
     ModelState state(const Entry& entry) const;
     const std::vector<std::unique_ptr<Entry>>& entries() const noexcept { return entries_; }
 
-    /// The one of this kind that a request names; without a name, the only one. The call holds it, and tells it of errors
+    /// The one of this kind that a request names, or an adapter of; without a name, the only one. The call holds it, and tells it of errors
     /// (Call::failed). Throws Refusal: 404 (no such model), 400 (one of another kind; several and no name), 503 (it is being loaded, or failed);
     /// NotYet where it is loaded on demand and not ready.
     template <class Model>

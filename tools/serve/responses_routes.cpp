@@ -25,6 +25,7 @@ constexpr std::string_view kResponses = "/v1/responses/";
 
 struct WantedResponse {
     TextModel* model = nullptr;
+    std::string name;  ///< as the client called it
     std::vector<std::int32_t> prompt;
     GenerateOptions options;
     Tools tools;
@@ -63,7 +64,9 @@ WantedResponse read_response(const ModelSet& models, const ResponseStore& store,
     const json body = parse_body(call.request());
     Fields fields(body);
     WantedResponse wanted;
-    wanted.model = &models.get<TextModel>(call, fields.text("model"));
+    const AskedModel of = read_model(fields, models, call);
+    wanted.model = of.model;
+    wanted.name = of.name;
     if (!wanted.model->engine().has_chat_template())
         fields.refuse("input",
                       "the model has no chat template: it continues "
@@ -71,6 +74,7 @@ WantedResponse read_response(const ModelSet& models, const ResponseStore& store,
     read_talk(fields, store, wanted.talk);
     wanted.tools = read_tools(fields, true);
     wanted.options = read_sampling(fields, 2);
+    read_adapters(fields, of, wanted.options);
     wanted.options.max_tokens =
         static_cast<std::uint32_t>(fields.integer("max_output_tokens", 1, kMostOutputTokens).value_or(0));
     wanted.streams = fields.boolean("stream").value_or(false);
@@ -149,7 +153,7 @@ private:
         body.update({{"id", id_},
                      {"object", "response"},
                      {"created_at", created_},
-                     {"model", wanted_.model->name()},
+                     {"model", wanted_.name},
                      {"status", status},
                      {"output", json::array()},
                      {"error", nullptr},

@@ -79,6 +79,7 @@ Result<std::string> describe_server(const ServerOptions& options) {
             text += ", a cache of " + megabytes(cache.bytes) + " for " + std::to_string(cache.tokens) +
                     " tokens, of which a request has at most " + std::to_string(cache.context);
         }
+        for (const Adapter& adapter : entry->spec.adapters) text += "; " + adapter.name;
         text += "\n";
     }
     if (options.model_options.on_demand)

@@ -26,23 +26,34 @@ std::string iso_time(std::time_t seconds) {
 }
 
 /// With the fields of both OpenAI's and Anthropic's lists: either's clients pass over the other's.
-json describe_model(const ModelSet& models, const ModelSet::Entry& entry, std::time_t created) {
+json describe_model(const ModelSet& models, const ModelSet::Entry& entry, const std::string& name,
+                    std::time_t created) {
     const ModelState state = models.state(entry);
-    return {{"id", entry.spec.name},
-            {"object", "model"},
-            {"created", created},
-            {"owned_by", "vkformer"},
-            {"type", "model"},
-            {"display_name", entry.spec.name},
-            {"created_at", iso_time(created)},
-            {"kind", to_string(entry.kind)},
-            {"state", to_string(state)},
-            {"ready", state == ModelState::ready}};
+    json model = {{"id", name},
+                  {"object", "model"},
+                  {"created", created},
+                  {"owned_by", "vkformer"},
+                  {"type", "model"},
+                  {"display_name", name},
+                  {"created_at", iso_time(created)},
+                  {"kind", to_string(entry.kind)},
+                  {"state", to_string(state)},
+                  {"ready", state == ModelState::ready}};
+    if (name != entry.spec.name) model["parent"] = entry.spec.name;  // an adapter, as vLLM lists them
+    return model;
+}
+
+/// By its own name, and then by those of its adapters.
+std::vector<std::string> names_of(const ModelSet::Entry& entry) {
+    std::vector<std::string> names = {entry.spec.name};
+    for (const Adapter& adapter : entry.spec.adapters) names.push_back(adapter.name);
+    return names;
 }
 
 void list_models(const ModelSet& models, std::time_t created, const Call& call) {
     json data = json::array();
-    for (const auto& entry : models.entries()) data.push_back(describe_model(models, *entry, created));
+    for (const auto& entry : models.entries())
+        for (const std::string& name : names_of(*entry)) data.push_back(describe_model(models, *entry, name, created));
     const json first = data.empty() ? json() : data.front()["id"], last = data.empty() ? json() : data.back()["id"];
     call.reply({{"object", "list"}, {"data", data}, {"first_id", first}, {"last_id", last}, {"has_more", false}});
 }
@@ -50,7 +61,8 @@ void list_models(const ModelSet& models, std::time_t created, const Call& call) 
 void show_model(const ModelSet& models, std::time_t created, std::string_view path, const Call& call) {
     const std::string name = call.request().path.substr(path.size());
     for (const auto& entry : models.entries())
-        if (entry->spec.name == name) return call.reply(describe_model(models, *entry, created));
+        if (std::ranges::count(names_of(*entry), name) > 0)
+            return call.reply(describe_model(models, *entry, name, created));
     throw Refusal(404, "there is no such model here; /v1/models lists those that there are", "model",
                   "model_not_found");
 }

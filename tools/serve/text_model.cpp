@@ -10,19 +10,22 @@
 namespace vkformer::serve {
 
 Result<std::unique_ptr<TextModel>> TextModel::load(std::string name, const std::filesystem::path& path,
-                                                   const ModelOptions& options, Metrics& metrics) {
+                                                   const std::vector<Adapter>& adapters, const ModelOptions& options,
+                                                   Metrics& metrics) {
     EngineOptions wanted{.generator = {.device = options.device,
                                        .precision = options.precision,
                                        .weights = options.weights,
                                        .cache = options.cache,
                                        .context = options.context,
                                        .batch = options.sequences,
+                                       .adapters = adapters,
                                        .plain_shaders = options.plain_shaders,
                                        .shader_variants = options.shader_variants,
                                        .on_progress = options.on_progress},
                          .cache_tokens = options.cache_tokens};
     auto loaded = std::make_unique<TextModel>();
     loaded->name_ = std::move(name);
+    for (const Adapter& adapter : adapters) loaded->adapters_.push_back(adapter.name);
     loaded->metrics_ = &metrics;
     VKFORMER_TRY(auto engine, GenerationEngine::load(path, wanted));
     if (!engine.has_tokenizer())

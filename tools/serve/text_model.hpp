@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "serve/metrics.hpp"
 #include "serve/model_options.hpp"
@@ -19,7 +20,8 @@ public:
     /// Errors: those of GenerationEngine::load; FileNotFound besides (a model
     /// without tokenizer).
     static Result<std::unique_ptr<TextModel>> load(std::string name, const std::filesystem::path& path,
-                                                   const ModelOptions& options, Metrics& metrics);
+                                                   const std::vector<Adapter>& adapters, const ModelOptions& options,
+                                                   Metrics& metrics);
 
     /// What its cache will be, as EngineOptions::cache_tokens says. Errors: those of reading the model's head.
     struct Cache {
@@ -29,6 +31,8 @@ public:
     static Result<Cache> cache_of(const std::filesystem::path& path, const ModelOptions& options);
 
     const std::string& name() const noexcept { return name_; }
+    /// The names of its adapters, in the order in which they were given.
+    const std::vector<std::string>& adapters() const noexcept { return adapters_; }
     const std::string& device() const noexcept { return engine_->device(); }
     DeviceMemory memory() const { return engine_->memory(); }
     const GenerationEngine& engine() const noexcept { return *engine_; }
@@ -43,6 +47,7 @@ public:
 
 private:
     std::string name_;
+    std::vector<std::string> adapters_;
     Metrics* metrics_ = nullptr;
     std::optional<GenerationEngine> engine_;
 };
