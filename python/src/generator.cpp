@@ -60,6 +60,14 @@ BeamSearch beam_search_of(std::uint32_t beams, std::optional<float> length_penal
     return search;
 }
 
+/// Names and paths.
+std::vector<Adapter> adapters_of(const nb::list& given) {
+    std::vector<Adapter> adapters;
+    for (const nb::handle one : given)
+        adapters.push_back({.name = text_of(nb::cast<nb::str>(one[0])), .path = path_of(nb::cast<nb::bytes>(one[1]))});
+    return adapters;
+}
+
 void bind_options(nb::module_& module) {
     nb::class_<Sampling>(module, "Sampling")
         .def(nb::init<>())
@@ -90,7 +98,19 @@ void bind_options(nb::module_& module) {
         .def_rw("ignore_end", &GenerateOptions::ignore_end)
         .def_rw("prompt_lookup", &GenerateOptions::prompt_lookup)
         .def_rw("log_probs", &GenerateOptions::log_probs)
-        .def_rw("constraint", &GenerateOptions::constraint);
+        .def_rw("constraint", &GenerateOptions::constraint)
+        .def_prop_rw(
+            "adapters",
+            [](const GenerateOptions& o) {
+                nb::list all;
+                for (const auto& [name, scale] : o.adapters) all.append(nb::make_tuple(text(name), scale));
+                return all;
+            },
+            [](GenerateOptions& o, const nb::list& all) {
+                o.adapters.clear();
+                for (const nb::handle one : all)
+                    o.adapters[text_of(nb::cast<nb::str>(one[0]))] = static_cast<float>(nb::cast<double>(one[1]));
+            });
 }
 
 }  // namespace
@@ -102,7 +122,8 @@ void bind_generator(nb::module_& module) {
             "__init__",
             [](HeldGenerator* self, const nb::bytes& path, const CommonOptions& common, const nb::object& on_progress,
                bool convert_weights, bool cache_q8_0, std::uint32_t context, std::uint32_t batch, std::uint32_t beams,
-               std::optional<float> length_penalty, std::optional<std::uint32_t> early_stopping) {
+               std::optional<float> length_penalty, std::optional<std::uint32_t> early_stopping,
+               const nb::list& adapters) {
                 new (self)
                     HeldGenerator(path_of(path),
                                   common.in(GeneratorOptions{
@@ -110,12 +131,13 @@ void bind_generator(nb::module_& module) {
                                       .cache = cache_q8_0 ? CacheStorage::q8_0 : CacheStorage::precision,
                                       .context = context,
                                       .batch = batch,
-                                      .beam_search = beam_search_of(beams, length_penalty, early_stopping)}),
+                                      .beam_search = beam_search_of(beams, length_penalty, early_stopping),
+                                      .adapters = adapters_of(adapters)}),
                                   on_progress);
             },
             nb::arg("path"), nb::arg("common"), nb::arg("on_progress").none(), nb::kw_only(),
             nb::arg("convert_weights"), nb::arg("cache_q8_0"), nb::arg("context"), nb::arg("batch"), nb::arg("beams"),
-            nb::arg("length_penalty").none(), nb::arg("early_stopping").none())
+            nb::arg("length_penalty").none(), nb::arg("early_stopping").none(), nb::arg("adapters"))
         .def(
             "generate",
             [](HeldGenerator& self, const nb::list& given, const GenerateOptions& options, const nb::object& on_text,

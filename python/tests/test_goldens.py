@@ -4,6 +4,8 @@
 import json
 import re
 import xml.etree.ElementTree
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -454,3 +456,27 @@ def test_pictures_of_strange_weights() -> None:
     assert strange._repr_svg_().count("#d91a1a") == 1
     patches = vkformer.AttentionWeights("encoder", 0, np.eye(3, dtype=np.float32)[None])
     assert svg_of(patches._repr_svg_())[1] == 3
+
+
+def test_adapters(device: str) -> None:
+    folders = {name: GOLDENS / "adapters" / name for name in ("llama_gqa_odd", "llama_gqa_odd_second")}
+    base = GOLDENS / "decoders" / "llama_gqa_odd"
+    with vkformer.Generator(base, device, adapters=folders, plain_shaders=True) as generator:
+
+        def check(golden: Path, **arguments: Any) -> None:
+            expected = read_json(golden, "greedy.json")
+            found = generator.generate_tokens([expected["prompt"]], max_tokens=24, **arguments)[0].tokens
+            assert found == expected["continuation"][:24]
+
+        check(folders["llama_gqa_odd"], adapters="llama_gqa_odd")
+        check(base)
+        check(folders["llama_gqa_odd_second"], adapters=["llama_gqa_odd_second"])
+        check(folders["llama_gqa_odd"], adapters={"llama_gqa_odd": 1, "llama_gqa_odd_second": 0.0})
+        with pytest.raises(vkformer.InvalidArgumentError, match='no adapter "x" is loaded; there are: llama_gqa_odd'):
+            generator.generate_tokens([[1]], adapters="x")
+        with pytest.raises(vkformer.InvalidArgumentError, match="1000"):
+            generator.generate_tokens([[1]], adapters={"llama_gqa_odd": 2000})
+        with pytest.raises(TypeError, match="expected a number"):
+            generator.generate_tokens([[1]], adapters={"llama_gqa_odd": "much"})  # type: ignore[dict-item]
+    with pytest.raises(vkformer.MissingFileError, match=r"adapter_config\.json"):
+        vkformer.Generator(base, device, adapters={"x": GOLDENS})

@@ -39,6 +39,8 @@ class GenerateArguments(TypedDict, total=False):
     json_schema, json_object, regex, choice: what the text has to be, one of them: JSON that a schema (a dict or its text)
         accepts; any JSON object (True); what a regular expression matches as a whole; one of some texts. Not with
         ignore_end, min_tokens or beams.
+    adapters: which of the Generator's adapters count, by name: one, some, or a mapping to how much each counts, -1000 to
+        1000 (1: as it was trained). None of them: the model alone.
 
     Where none of those from temperature to logit_bias is given, the folder's generation_config.json says how tokens are
     chosen; where one is, the others are off.
@@ -64,6 +66,7 @@ class GenerateArguments(TypedDict, total=False):
     json_object: bool
     regex: str
     choice: Iterable[str]
+    adapters: str | Iterable[str] | Mapping[str, SupportsFloat]
 
 
 _SAMPLING_REALS = (
@@ -86,6 +89,16 @@ def _constraint(name: str, value: Any) -> _core.Constraint | None:
     if name == "regex":
         return _core.Constraint.regex(_inputs.text(value, name))
     return _core.Constraint.choice(_inputs.texts(value, name))
+
+
+def _adapters(value: str | Iterable[str] | Mapping[str, SupportsFloat]) -> list[tuple[str, float]]:
+    if isinstance(value, Mapping):
+        return [
+            (_inputs.text(name, "a name of adapters"), _inputs.real(scale, f"adapters[{name!r}]"))
+            for name, scale in value.items()
+        ]
+    names = [value] if isinstance(value, str) else _inputs.texts(value, "adapters")
+    return [(_inputs.text(name, "a name of adapters"), 1.0) for name in names]
 
 
 def _options(arguments: Mapping[str, Any]) -> _core.GenerateOptions:
@@ -115,6 +128,8 @@ def _options(arguments: Mapping[str, Any]) -> _core.GenerateOptions:
             options.stop = [value] if isinstance(value, str) else _inputs.texts(value, name)
         elif name == "ignore_end":
             options.ignore_end = bool(value)
+        elif name == "adapters":
+            options.adapters = _adapters(value)
         elif name in _CONSTRAINTS:
             if options.constraint is not None:
                 raise ValueError(f"{name} is given beside another constraint")
@@ -152,6 +167,8 @@ class Generator(Model[_core.Generator]):
     cache: "dtype": keys and values stored as activations are; "q8_0": rounded to 8 bits, a quarter of float32's memory.
     context: tokens of a sequence at most, prompt included; 0: the model's, at most 4096.
     batch: sequences that are generated together.
+    adapters: low-rank adapters (LoRA) that are loaded beside the weights: name → a folder of PEFT's, or a GGUF file for a
+        GGUF model. Each call says which of them count.
     beams, length_penalty, early_stopping: beam search as Hugging Face's generate() has it; 1: none; 0 and None: what the
         model folder says. early_stopping is "heuristic", "always" or "never".
     Further keyword arguments: vkformer.CommonArguments.
@@ -172,6 +189,7 @@ class Generator(Model[_core.Generator]):
         beams: SupportsIndex = 0,
         length_penalty: SupportsFloat | None = None,
         early_stopping: Literal["heuristic", "always", "never"] | None = None,
+        adapters: Mapping[str, Path] | None = None,
         **common: Unpack[CommonArguments],
     ) -> None:
         options, on_progress = _inputs.common(device, dtype, **common)
@@ -189,6 +207,10 @@ class Generator(Model[_core.Generator]):
                 early_stopping=None
                 if early_stopping is None
                 else _EARLY_STOPPING[_inputs.choice(early_stopping, "early_stopping", tuple(_EARLY_STOPPING))],
+                adapters=[
+                    (_inputs.text(name, "a name of adapters"), _inputs.path(folder))
+                    for name, folder in (adapters or {}).items()
+                ],
             )
         )
 
