@@ -142,14 +142,20 @@ std::optional<bool> names_module(std::string_view pattern, std::string_view modu
     return before == 0 || module[before - 1] == '.';
 }
 
-/// α of a module. Errors: also UnsupportedConfig (an expression).
+/// α of a module. Errors: also UnsupportedConfig (an expression; two entries for a module that say different things, of which PEFT takes the
+/// first in the file).
 Result<double> alpha_of(const Config& patterns, double usual, std::string_view module) {
+    std::optional<double> own;
     for (const std::string& pattern : patterns.names()) {
         const auto found = names_module(pattern, module);
         if (!found) return patterns.unsupported(pattern, "names of modules or ends of them, no expressions");
-        if (*found) return patterns.real(pattern, {.min = -kMostAlpha, .max = kMostAlpha});
+        if (!*found) continue;
+        VKFORMER_TRY(const double alpha, patterns.real(pattern, {.min = -kMostAlpha, .max = kMostAlpha}));
+        if (own && *own != alpha)
+            return patterns.unsupported(pattern, "one number for " + std::string(module) + ", which others name too");
+        own = alpha;
     }
-    return usual;
+    return own.value_or(usual);
 }
 
 Result<Adapter> open_folder(const path& folder) {

@@ -17,6 +17,7 @@
 #include "models/decoder_case.hpp"
 #include "models/model_case.hpp"
 #include "models/run_in_pieces.hpp"
+#include "models/weight_reader.hpp"
 #include "support/backends.hpp"
 #include "support/bounds.hpp"
 #include "support/refused.hpp"
@@ -74,6 +75,23 @@ TEST_CASE("a decoder with an adapter gives what PEFT gives, in one go, in chunks
         check_golden(run.hidden, golden, "last_hidden_state", bound);
         if (dtype == DType::f16) break;  // the caches' rounding is in all of them
     }
+}
+
+TEST_CASE("a weight knows which rows of the file's tensor it has, taken apart twice", "[models][adapter]") {
+    std::mt19937 random(3);
+    const models::Projection whole = {.weight = random_matrix(10, 3, random),
+                                      .origin = {.tensor = "w", .rows = 10, .ranges = {{0, 10}}}};
+    const models::Projection turned = models::gathered_rows(models::rows_of(whole, 1, 9), {{5, 3}, {0, 2}, {4, 1}});
+    const models::Projection part = models::rows_of(turned, 2, 3);
+    const std::vector<float> all = must(models::floats_of(whole.weight)), found = must(models::floats_of(part.weight));
+    CHECK(part.origin.tensor == "w");
+    CHECK(part.origin.rows == 10);
+    std::vector<float> expected;
+    for (const models::RowRange& range : part.origin.ranges)
+        expected.insert(expected.end(), all.begin() + static_cast<std::ptrdiff_t>(3 * range.first),
+                        all.begin() + static_cast<std::ptrdiff_t>(3 * (range.first + range.count)));
+    CHECK(found == expected);
+    CHECK(part.origin.ranges.size() == 2);  // row 8, rows 1 and 2
 }
 
 TEST_CASE("adapters of a GGUF file give what those of the folder give", "[models][adapter][gguf]") {
@@ -148,10 +166,12 @@ TEST_CASE("a session goes from one adapter to another, and keeps nothing of the 
         CHECK(generated(session, second, {0, 1}) == first_of(second.continuation, 24));
     }
     // The same prompt, whose keys are other ones.
-    const std::vector<std::int32_t> with = generated(session, none, {1, 1});
-    CHECK(generated(session, none, {}) == first_of(none.continuation, 24));
-    CHECK(generated(session, none, {1, 1}) == with);
-    CHECK(with != first_of(none.continuation, 24));
+    const Greedy same = {prompt_of(20), {}};
+    const std::vector<std::int32_t> with = generated(session, same, {1, 1}), without = generated(session, same, {});
+    CHECK(generated(session, same, {1, 1}) == with);
+    auto fresh = must(decoding::DecoderSession::create(backend, model, {.context = 96}));
+    CHECK(generated(fresh, same, {}) == without);
+    CHECK(with != without);
 
     const decoding::Request wrong = {.prompt = {1}, .max_tokens = 1, .adapters = {1}};
     check_refused(session.run({&wrong, 1}), ErrorCode::InvalidArgument, "2 adapters are loaded");
@@ -302,6 +322,7 @@ TEST_CASE("an adapter's config that asks for something else is refused by the fi
         {{{"lora_alpha", nullptr}}, "\"lora_alpha\" is missing"},
         {{{"lora_alpha", "much"}}, "\"lora_alpha\""},
         {{{"alpha_pattern", {{"q_proj|k_proj", 3}}}}, "\"q_proj|k_proj\""},
+        {{{"alpha_pattern", {{"mlp.up_proj", 12}, {"up_proj", 99}}}}, "\"up_proj\" is 99, supported: one number"},
     }));
     CAPTURE(fields.dump());
     const TemporaryFolder folder;
@@ -321,10 +342,11 @@ TEST_CASE("fields that say nothing, or how an adapter was made, are no reason to
                    {"use_dora", false},
                    {"revision", "main"},
                    {"target_modules", "all-linear"},
-                   {"alpha_pattern", {{"mlp.up_proj", 12}, {"up_proj", 99}, {"n_proj", 7}}}});
+                   {"alpha_pattern", {{"mlp.up_proj", 12}, {"up_proj", 12}, {"n_proj", 7}}}});
     const auto adapter = must(models::open_adapter(folder / "adapter"));
     CHECK(adapter.updates.size() == 4);
-    CHECK(adapter.updates.at("model.layers.0.mlp.up_proj.weight").scale == 3);  // the first pattern, over the rank
+    CHECK(adapter.updates.at("model.layers.0.mlp.up_proj.weight").scale == 3);
+    CHECK(adapter.updates.at("model.layers.1.mlp.down_proj.weight").scale == 2);  // n_proj is no name of it
     CHECK(adapter.updates.at("model.layers.0.self_attn.q_proj.weight").scale == 2);
 }
 
