@@ -45,6 +45,7 @@ enum class Hint : std::uint8_t {
     max_tokens,     ///< the caller's own number of tokens to generate
     cache_storage,  ///< caches in the dtype of the activations
     requantize,     ///< llama.cpp's program that makes a file with weights of other types
+    float32,        ///< activations in float32
     validate,       ///< a comparison of every result of the device with the CPU's
     // The model is one of these, and something else was asked for:
     encoder_decoder,

@@ -15,13 +15,20 @@ bool ranks_above(T a, T b) {
     return a > b || (std::isnan(a) && !std::isnan(b));
 }
 
-// The index of the largest element of x, the lowest on ties, NaN above everything.
+/// The index of the largest element of x, the lowest on ties, NaN above everything.
 template <std::floating_point T>
-std::int32_t arg_max(std::span<const T> x) {
+std::size_t index_of_first(std::span<const T> x) {
     std::size_t best = 0;
     for (std::size_t i = 1; i < x.size(); ++i)
         if (ranks_above(x[i], x[best])) best = i;
-    return static_cast<std::int32_t>(best);
+    return best;
+}
+
+/// The same, but −1 where there is a NaN.
+template <std::floating_point T>
+std::int32_t arg_max(std::span<const T> x) {
+    const std::size_t best = index_of_first(x);
+    return std::isnan(x[best]) ? -1 : static_cast<std::int32_t>(best);
 }
 
 }  // namespace vkformer::cpu

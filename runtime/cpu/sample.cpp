@@ -56,8 +56,9 @@ std::int32_t sample(std::span<const T> x, const graph::Sample& op, std::span<std
     const auto draws = static_cast<std::uint32_t>(random[2]);
     random[2] = static_cast<std::int32_t>(draws + 1);
     const std::int32_t first = arg_max<T>(x);
+    if (first < 0) return first;
     const T best = x[static_cast<std::size_t>(first)];
-    if (op.temperature == 0 || std::isnan(best) || best == -std::numeric_limits<T>::infinity()) return first;
+    if (op.temperature == 0 || best == -std::numeric_limits<T>::infinity()) return first;
 
     const T least = least_kept<T>(x, op);
     const T lowest = std::log(static_cast<T>(op.min_p));
@@ -68,7 +69,7 @@ std::int32_t sample(std::span<const T> x, const graph::Sample& op, std::span<std
         const auto words = philox({static_cast<std::uint32_t>(i / 4), draws, 0, 0}, seed);
         scores[i] = weight - std::log(exponential_number<T>(words[i % 4]));
     }
-    return arg_max<T>(scores);
+    return static_cast<std::int32_t>(index_of_first<T>(scores));
 }
 
 template <std::floating_point T>

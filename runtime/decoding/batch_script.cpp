@@ -147,7 +147,7 @@ void BatchScript::finish_ended() {
         on_end_(sequence.id, {.tokens = {answer.begin(), answer.end()},
                               .finish = sequence.finish,
                               .reused = sequence.reused,
-                              .failure = sequence.constraint.failure()});
+                              .failure = sequence.has_no_choice ? no_choice() : sequence.constraint.failure()});
     };
     const auto has_ended = [](const Running& sequence) { return sequence.finish != FinishReason::none; };
     for (const auto& sequence : running_)
@@ -618,7 +618,8 @@ Result<void> BatchScript::take_row(std::size_t row, const Job& job, Records& rec
         VKFORMER_TRY(const auto chosen, records.get(job.first_step + i, row));
         const std::int32_t token = chosen[0];
         const bool is_end = std::ranges::find(asked.stop_tokens, token) != asked.stop_tokens.end();
-        if (!running.constraint.add(token, is_end)) {
+        running.has_no_choice = token == kNoChoice;
+        if (running.has_no_choice || !running.constraint.add(token, is_end)) {
             running.finish = FinishReason::failed;
             break;
         }

@@ -88,6 +88,7 @@ private:
         SequenceConstraint constraint{};
         std::vector<StepLogProbs> prompt_log_probs{};  // until they are told
         bool has_told_prompt = false;
+        bool has_no_choice = false;  // a step's logits had a NaN
 
         bool has_adapters() const noexcept { return !asked.sequence.adapters.empty(); }
         bool needs_scores() const noexcept { return asked.prompt_log_probs && !has_told_prompt; }

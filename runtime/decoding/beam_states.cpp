@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/try.hpp"
+#include "decoding/script.hpp"
 
 namespace vkformer::decoding {
 namespace {
@@ -79,8 +80,7 @@ Result<std::vector<BeamHypothesis>> ranked_hypotheses(const BeamTables& tables, 
         VKFORMER_TRY(auto hypothesis, hypothesis_at(tables, layout, sequence, place));
         ranked.push_back(std::move(hypothesis));
     }
-    if (ranked.empty())
-        return Error{ErrorCode::InvalidArgument, "the beam search finished no hypothesis: are the logits NaN?"};
+    if (ranked.empty()) return no_choice();
     return ranked;
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "core/try.hpp"
 
@@ -35,8 +36,11 @@ Result<bool> GreedyChoice::take(std::uint32_t first, std::uint32_t last, std::ui
     const auto is_over = [&](const Answer& answer) { return !answer.tokens.empty() && answer.tokens.back() == eos_; };
     for (std::uint32_t step = first; step < last; ++step) {
         VKFORMER_TRY(const auto tokens, records.get(step, 0));
-        for (std::size_t i = 0; i < answers.size(); ++i)
-            if (!is_over(answers[i])) answers[i].tokens.push_back(tokens[i]);
+        for (std::size_t i = 0; i < answers.size(); ++i) {
+            if (is_over(answers[i])) continue;
+            if (tokens[i] == kNoChoice) return no_choice();
+            answers[i].tokens.push_back(tokens[i]);
+        }
     }
     return last >= max_steps || std::ranges::all_of(answers, is_over);
 }
@@ -87,6 +91,7 @@ Result<bool> BeamChoice::take(std::uint32_t, std::uint32_t last, std::uint32_t m
                                .final_scores = scores};
     for (std::size_t i = 0; i < answers.size(); ++i) {
         VKFORMER_TRY(auto ranked, ranked_hypotheses(tables, layout_, i));
+        if (std::isnan(ranked[0].score)) return no_choice();
         answers[i] = {.tokens = std::move(ranked[0].tokens), .score = ranked[0].score, .further = {}};
         for (BeamHypothesis& next : std::span(ranked).subspan(1))
             answers[i].further.push_back({.tokens = std::move(next.tokens), .score = next.score, .further = {}});

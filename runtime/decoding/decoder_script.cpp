@@ -101,6 +101,11 @@ std::span<const std::int32_t> DecoderScript::tokens() const noexcept {
 
 bool DecoderScript::is_done() const noexcept { return !results_.empty() && results_[0].finish != FinishReason::none; }
 
+std::optional<Error> DecoderScript::failure() const {
+    if (results_.empty()) return {};
+    return results_[0].failure;
+}
+
 Result<std::uint32_t> DecoderScript::room_for(std::span<const std::int32_t> prompt) const {
     VKFORMER_CHECK(check_tokens(prompt, model_->config().vocab_size));
     if (prompt.size() > options_.context)
@@ -506,8 +511,8 @@ void DecoderScript::take_token(Row& row, std::int32_t token) {
     const Sequence& sequence = sequences_[row.sequence];
     SequenceResult& result = results_[row.sequence];
     const bool is_end = std::ranges::find(sequence.stop_tokens, token) != sequence.stop_tokens.end();
-    const bool fits = row.constraint.add(token, is_end);
-    result.failure = row.constraint.failure();
+    const bool fits = token != kNoChoice && row.constraint.add(token, is_end);
+    result.failure = token == kNoChoice ? no_choice() : row.constraint.failure();
     if (!fits) {
         result.finish = FinishReason::failed;
         row.sequence = kFree;

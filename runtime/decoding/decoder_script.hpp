@@ -26,7 +26,7 @@ enum class FinishReason : std::uint8_t {
     caller,   ///< the callback said so
     length,   ///< Sequence::max_tokens
     context,  ///< the session's context is full
-    failed,   ///< its constraint let no token follow: SequenceResult::failure
+    failed,   ///< SequenceResult::failure: its constraint let no token follow, or the model gave no numbers
 };
 /// "stop", …
 std::string_view to_string(FinishReason reason) noexcept;
@@ -82,6 +82,7 @@ public:
     std::uint32_t prompt_read() const noexcept override;
     std::span<const std::int32_t> tokens() const noexcept override;
     bool is_done() const noexcept override;
+    std::optional<Error> failure() const override;
     bool streams() const noexcept override { return true; }
 
 private:

@@ -7,6 +7,15 @@
 
 namespace vkformer::decoding {
 
+Error no_choice() {
+    return {
+        .code = ErrorCode::UnsupportedDtype,
+        .message =
+            "the model gave no numbers (NaN) for the next token: something within it has become infinite, as it does "
+            "where float16, which ends at 65504, is too small for a model; compute in float32",
+        .hint = Hint::float32};
+}
+
 Result<void> check_token(std::string_view name, std::int32_t token, std::uint64_t vocab) {
     if (token >= 0 && static_cast<std::uint64_t>(token) < vocab) return {};
     return Error{ErrorCode::InvalidArgument, std::string(name) + " is " + std::to_string(token) +

@@ -126,11 +126,18 @@ public:
     virtual std::uint32_t prompt_read() const noexcept = 0;
     virtual std::span<const std::int32_t> tokens() const noexcept = 0;
     virtual bool is_done() const noexcept = 0;
+    /// What ended the sequence where that is an error.
+    virtual std::optional<Error> failure() const { return {}; }
     /// Whether each step chooses a token for good.
     virtual bool streams() const noexcept = 0;
     /// The score of a beam search's answer, else 0.
     virtual float score() const noexcept { return 0; }
 };
+
+/// The token of a step whose logits have a NaN.
+inline constexpr std::int32_t kNoChoice = -1;
+/// What that ends a sequence with.
+Error no_choice();
 
 /// Errors: InvalidArgument, where the model, which `name` may say more of, has no such token.
 Result<void> check_token(std::string_view name, std::int32_t token, std::uint64_t vocab);

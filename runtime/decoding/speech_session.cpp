@@ -183,6 +183,7 @@ Result<std::vector<Utterance>> SpeechSession::collect(Step& step, const SpeechRe
         Utterance& utterance = utterances[row];
         // The step at position t chooses the token at t + 1.
         for (std::size_t t = request.given.size() - 1; t + 1 < request.max_length; ++t) {
+            if (history[t * options_.batch + row] == kNoChoice) return no_choice();
             utterance.tokens.push_back(history[t * options_.batch + row]);
             utterance.log_prob += scores[t * options_.batch + row];
             if (utterance.tokens.back() == options_.rules.generation.eos) break;

@@ -294,7 +294,7 @@ Result<Value> l2_normalize(Graph& graph, Value x);
 
 /// y = x − log Σ exp(x) over the last dimension. x float [rows, vocab] → f32.
 Result<Value> log_softmax(Graph& graph, Value x);
-/// The index of the largest element of each row, the lowest on ties, NaN above everything. x f32 [rows, vocab] → i32 [rows].
+/// The index of the largest element of each row, the lowest on ties; −1 of a row with a NaN. x f32 [rows, vocab] → i32 [rows].
 Result<Value> arg_max(Graph& graph, Value x);
 /// The k largest of each row in falling order, the lower index first on ties, NaN above everything. x f32 [rows, vocab],
 /// 1 ≤ k ≤ min(vocab, 128) → values f32 [rows, k], indices i32 [rows, k].
@@ -332,8 +332,8 @@ struct SampleOptions {
 /// Draws a token of each row from softmax(x / temperature) over the kept tokens (top_p: Holtzman et al. 2020). x f32 [rows,
 /// vocab], random a state i32 [rows, 3]: two words of seed, and the number of draws, which each run increments → i32 [rows]. A draw
 /// depends on the row's logits, seed and number of draws and on nothing else, neither the row's place nor the device, but for
-/// rounding where two tokens tie: Philox4x32-10 (Salmon et al. 2011) is computed, not remembered. A row with a NaN, or of
-/// nothing but −∞, gives what arg_max gives. settings: f32 [rows, 4], optional, not with `options`: temperature, top_k, top_p and min_p of
+/// rounding where two tokens tie: Philox4x32-10 (Salmon et al. 2011) is computed, not remembered. A row with a NaN (−1), or
+/// of nothing but −∞, gives what arg_max gives. settings: f32 [rows, 4], optional, not with `options`: temperature, top_k, top_p and min_p of
 /// each row. Whoever writes them keeps to the ranges of SampleOptions: what lies outside gives some token of the row, and no error.
 Result<Value> sample(Graph& graph, Value x, Value random, const SampleOptions& options = {}, Value settings = {});
 

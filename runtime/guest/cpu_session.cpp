@@ -68,8 +68,9 @@ Result<Slice> CpuSession::step(double budget_us) {
         slice.exceeds = slice.exceeds || !fits;
         const Job job = *std::move(job_);
         job_.reset();
-        const auto seconds = decoding::run_job(script(), job, *backend_, stores_);
+        auto seconds = decoding::run_job(script(), job, *backend_, stores_);
         note_taken(job);
+        if (const auto failure = script().failure(); failure && seconds) seconds = *failure;
         if (!seconds) {
             if (is_running()) cancel();  // what follows would lack this job
             return seconds.error();

@@ -366,6 +366,7 @@ Result<void> SlicedSession::take(const Recorded& recorded) {
         const auto taken = script().take(job, records);
         note_taken(job);
         if (!taken) return taken;
+        if (const auto failure = script().failure()) return *failure;
     }
     return {};
 }

@@ -1,7 +1,7 @@
 #version 460
 // SPDX-License-Identifier: MIT
-// y[row] = the index of the first element of x[row] in the order of lib/order.glsl: the largest, the lowest index on ties, NaN
-// above everything. x: f32 [rows, width], read as bits; y: i32 [rows].
+// y[row] = the index of the first element of x[row] in the order of lib/order.glsl: the largest, the lowest index on ties; −1 of a row
+// with a NaN. x: f32 [rows, width], read as bits; y: i32 [rows].
 // One workgroup per row; an invocation owns the elements i ≡ its index modulo the workgroup's size.
 #extension GL_GOOGLE_include_directive : require
 #include "arg_max/contract.h"
@@ -23,5 +23,5 @@ void main() {
         if (comes_before(candidate, first)) first = candidate;
     }
     first = workgroup_first(first);
-    if (gl_LocalInvocationIndex == 0) y[row] = first.index;
+    if (gl_LocalInvocationIndex == 0) y[row] = choice_of(first);
 }

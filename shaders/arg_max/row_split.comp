@@ -38,5 +38,5 @@ void main() {
     if (COMBINES == 0)
         parts[place] = uvec2(first.key, first.index);
     else
-        y[row] = first.index;
+        y[row] = choice_of(first);
 }

@@ -15,13 +15,18 @@ struct Candidate {
 const Candidate kBeforeAll = Candidate(0xFFFFFFFFu, 0u);
 const Candidate kAfterAll = Candidate(0u, 0xFFFFFFFFu);
 
+const uint kNanKey = 0xFFFFFFFEu;
+
 // Grows with the float of these bits; no key is that of kBeforeAll or kAfterAll.
 uint order_key(uint bits) {
     const uint magnitude = bits & 0x7FFFFFFFu;
-    if (magnitude > 0x7F800000u) return 0xFFFFFFFEu;  // NaN
+    if (magnitude > 0x7F800000u) return kNanKey;
     if (magnitude == 0) return 0x80000000u;
     return (bits >> 31) == 0 ? bits | 0x80000000u : ~bits;
 }
+
+// What is chosen of a row whose first element this is: nothing, −1, of one with a NaN.
+uint choice_of(Candidate first) { return first.key == kNanKey ? 0xFFFFFFFFu : first.index; }
 
 bool comes_before(Candidate a, Candidate b) { return a.key > b.key || (a.key == b.key && a.index < b.index); }
 

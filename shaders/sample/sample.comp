@@ -5,7 +5,7 @@
 // tokens with larger logits; of that, what is at least min_p times as probable as the likeliest. Equal logits share their fate.
 // x: f32 [rows, width], read as bits; random: [rows, 3]: seed (low, high), draws; y: i32 [rows]; settings: f32 [rows, 4], what the push
 // block has of a row, as numbers: temperature, top_k, top_p, min_p.
-// Temperature 0, a NaN, or a row of −∞: what arg_max chooses.
+// Temperature 0, a NaN (−1), or a row of −∞: what arg_max chooses.
 //
 // The draw is a race (Gumbel 1954; Efraimidis and Spirakis 2006): the token with the least E_i / w_i wins, E_i exponentially
 // distributed, w_i its probability, so nothing has to be sorted, added up or normalised. E_i comes from the i-th word of Philox
@@ -182,10 +182,10 @@ void main() {
         if (comes_before(candidate, first)) first = candidate;
     }
     first = workgroup_first(first);
-    uint chosen = first.index;
+    uint chosen = choice_of(first);
 
     const float best = uintBitsToFloat(x[base + first.index]);
-    if (s.inverse_temperature != 0.0 && !isnan(best) && best != MINUS_INFINITY)  // the same for the whole workgroup
+    if (s.inverse_temperature != 0.0 && first.key != kNanKey && best != MINUS_INFINITY)  // the same for the whole workgroup
         chosen = workgroup_first(race(base, first, best, kept_distance(base, first, best), seed, draws)).index;
 
     if (gl_LocalInvocationIndex == 0) {

@@ -15,6 +15,7 @@ std::string_view advice(Hint hint) noexcept {
     case Hint::sampling: return " (--temperature, --top-k, --top-p, --min-p)";
     case Hint::max_tokens: return " (-n, --max-tokens)";
     case Hint::cache_storage: return " (--cache-dtype dtype)";
+    case Hint::float32: return " (--dtype f32)";
     case Hint::requantize: return " (llama-quantize --allow-requantize FILE NEW.gguf Q8_0)";
     case Hint::validate: return " (see: vkformer validate)";
     case Hint::encoder_decoder: return "; models of this type are for vkformer translate";
