@@ -188,8 +188,8 @@ public:
     /// until the end comes once more, with token −1: with beams all of it. `index` is that of the prompt. Returns false to end that generation.
     using OnText = std::function<bool(std::size_t index, std::string_view text, std::int32_t token)>;
 
-    /// Continues the prompts, in order. A prompt's beginning that the generation before it in the same row has computed is not
-    /// computed again. Errors: InvalidArgument (an empty prompt, one longer than the context, a temperature or a stop text with
+    /// Continues the prompts, in order. A prompt's beginning that the generation before it in the same row has computed, with the same
+    /// adapters, is not computed again. Errors: InvalidArgument (an empty prompt, one longer than the context, a temperature or a stop text with
     /// beams, an adapter that is not loaded; nothing has run then), DeviceLost, Vulkan, out of memory.
     Result<std::vector<Generation>> generate(std::span<const std::string> prompts, const GenerateOptions& options = {},
                                              const OnText& on_text = {});

@@ -658,6 +658,15 @@ VKFORMER_API const char* vkf_model_kind_string(vkf_model_kind kind);
  * VKF_ERROR_MISSING_TENSOR, VKF_ERROR_SHAPE_MISMATCH.
  */
 VKFORMER_API vkf_result vkf_model_load(vkf_device* device, const char* path, vkf_model** model);
+/**
+ * The same for a decoder with low-rank adapters (LoRA) beside its weights, which stay as they are: folders of PEFT's for a
+ * model in a folder, GGUF files for one in a GGUF file. Each sequence of a session says which of them count
+ * (vkf_session_set_adapters); a model with adapters has sessions and no passes. Errors: as vkf_model_load, of the adapters
+ * too; VKF_ERROR_UNSUPPORTED_CONFIG (another kind of model, an adapter that changes what cannot be changed),
+ * VKF_ERROR_INVALID_ARGUMENT (a path that is null).
+ */
+VKFORMER_API vkf_result vkf_model_load_adapted(vkf_device* device, const char* path, uint32_t adapter_count,
+                                               const char* const* adapters, vkf_model** model);
 /** Null is allowed. Sessions and programs of it keep what they need. */
 VKFORMER_API void vkf_model_destroy(vkf_model* model);
 
@@ -851,6 +860,13 @@ VKFORMER_API const char* vkf_session_state_string(vkf_session_state state);
  */
 VKFORMER_API vkf_result vkf_session_begin(vkf_session* session, const int32_t* tokens, size_t count,
                                           uint32_t max_tokens);
+/**
+ * How much each adapter of the model counts in the sequences that begin from now on, in the order of
+ * vkf_model_load_adapted, -1000 to 1000; 1: as it was trained, 0: not at all, as all of them do until this is called. A
+ * sequence that begins with others than the one before computes all of its prompt. Errors: VKF_ERROR_INVALID_ARGUMENT
+ * (not a scale for each adapter, or one out of its range).
+ */
+VKFORMER_API vkf_result vkf_session_set_adapters(vkf_session* session, uint32_t count, const float* scales);
 
 /** What a slice is. */
 typedef struct vkf_slice {

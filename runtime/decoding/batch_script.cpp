@@ -369,13 +369,9 @@ std::vector<std::int32_t> BatchScript::slots(std::uint32_t rows) const {
 
 /// The scales of what is placed; rows that have no sequence have none.
 std::vector<std::int32_t> BatchScript::adapter_words(std::uint32_t rows) const {
-    std::vector<std::int32_t> words;
-    for (const Placed& placed : placed_) {
-        const auto own = model_->adapter_words(placed.sequence->asked.sequence.adapters);
-        words.insert(words.end(), own.begin(), own.end());
-    }
-    words.resize(std::size_t{rows} * model_->weights().adapter_columns, word(0));
-    return words;
+    std::vector<std::span<const float>> scales(rows);
+    for (std::size_t r = 0; r < placed_.size(); ++r) scales[r] = placed_[r].sequence->asked.sequence.adapters;
+    return model_->adapter_words(scales);
 }
 
 Result<BatchScript::Step*> BatchScript::step(const BatchStepKind& kind) {

@@ -36,7 +36,7 @@ void BeamScript::begin(Sequence sequence) {
     sequence_ = std::move(sequence);
     const auto room = static_cast<std::uint32_t>(options_.context - sequence_.prompt.size() + 1);
     max_steps_ = sequence_.max_tokens > 0 ? std::min(sequence_.max_tokens, room) : room;
-    if (const bool adapts = !sequence_.adapters.empty(); adapts != options_.adapters) {
+    if (const bool adapts = always_adapts_ || !sequence_.adapters.empty(); adapts != options_.adapters) {
         options_.adapters = adapts;
         step_.reset();
     }
@@ -97,8 +97,7 @@ Result<std::vector<Part*>> BeamScript::parts() {
 Result<Job> BeamScript::next_chunk() {
     const std::size_t begun[] = {handed_out_};
     const std::span<const std::int32_t> rest[] = {context().subspan(handed_out_)};
-    VKFORMER_TRY(Job job,
-                 chunks_.job(options_, false, begun, rest, fusions(), {}, model_->adapter_words(sequence_.adapters)));
+    VKFORMER_TRY(Job job, chunks_.job(options_, false, begun, rest, fusions(), {}, adapter_words(1)));
     handed_out_ = std::min(handed_out_ + job.len, context().size());
     is_spread_ = hands_out_spread_ = false;  // even where the job never runs to its end
     return job;
@@ -132,12 +131,7 @@ void BeamScript::begin_search(const Step& step, std::vector<Write>& writes) cons
     const std::size_t last = context().size();
     step.choice->begin(sequence_.prompt.back(), static_cast<std::int32_t>(last), max_steps_, writes);
     writes.push_back({step.graph.shared, rows(last)});
-    if (step.graph.adapters) {
-        std::vector<std::int32_t> words;
-        const std::vector<std::int32_t> own = model_->adapter_words(sequence_.adapters);
-        for (std::size_t row = 0; row < rules_.beams; ++row) words.insert(words.end(), own.begin(), own.end());
-        writes.push_back({step.graph.adapters, std::move(words)});
-    }
+    if (step.graph.adapters) writes.push_back({step.graph.adapters, adapter_words(rules_.beams)});
     if (rules.begins) writes.push_back({rules.begins, rows(sequence_.prompt.size() - sequence_.answered)});
     if (rules.countdown)
         writes.push_back({rules.countdown, std::vector(rules_.beams, 1 - static_cast<std::int32_t>(max_steps_))});

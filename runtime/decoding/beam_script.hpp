@@ -24,6 +24,7 @@ public:
                std::vector<std::int32_t> ends, std::vector<std::uint32_t> chunk_lens)
         : model_(&model),
           options_(options),
+          always_adapts_(options.adapters),
           rules_(rules),
           ends_(std::move(ends)),
           chunks_(model, std::move(chunk_lens), rules.beams) {}
@@ -76,6 +77,9 @@ private:
     std::vector<std::int32_t> rows(std::size_t value) const {
         return std::vector(rules_.beams, static_cast<std::int32_t>(value));
     }
+    std::vector<std::int32_t> adapter_words(std::size_t count) const {
+        return model_->adapter_words(std::vector<std::span<const float>>(count, sequence_.adapters));
+    }
     Result<Spread*> spread();
     Result<Step*> step();
     Result<Job> next_chunk();
@@ -83,6 +87,7 @@ private:
 
     const models::Decoder* model_;
     DecoderSessionOptions options_;
+    bool always_adapts_;  // else `options_` say whether a sequence at hand asks for adapters
     BeamRules rules_;
     std::vector<std::int32_t> ends_;
     PromptChunks chunks_;

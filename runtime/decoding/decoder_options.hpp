@@ -49,8 +49,9 @@ struct DecoderSessionOptions {
     models::CacheFormat cache = models::CacheFormat::as_computed;
     graph::SampleOptions sample = {.temperature = 0};  ///< temperature 0: greedy
     Penalties penalties;
-    bool masks = false;     ///< each step has what the sequences' constraints let follow
-    bool adapters = false;  ///< each pass has what the model's adapters add to each sequence
+    bool masks = false;  ///< each step has what the sequences' constraints let follow
+    /// Each pass has what the model's adapters add, though none may count: so that all that a guest's sequences need is made before them.
+    bool adapters = false;
     /// > 0: so many tokens at most are guessed from what the sequence has said before, and checked in one pass. Of one row. Nothing is guessed
     /// of a sequence with a constraint or with log-probabilities, or beyond max_positions.
     std::uint32_t lookup = 0;

@@ -62,7 +62,8 @@ void DecoderScript::begin(std::vector<Sequence> sequences, OnToken on_token, std
     sequences_ = std::move(sequences);
     results_.assign(sequences_.size(), {});
     masks_ = std::ranges::any_of(sequences_, [](const Sequence& s) { return static_cast<bool>(s.constraint); });
-    const bool adapts = std::ranges::any_of(sequences_, [](const Sequence& s) { return !s.adapters.empty(); });
+    const bool adapts =
+        always_adapts_ || std::ranges::any_of(sequences_, [](const Sequence& s) { return !s.adapters.empty(); });
     if (adapts != options_.adapters) check_.reset();
     options_.adapters = adapts;
     on_token_ = std::move(on_token);
@@ -200,13 +201,10 @@ DecoderScript::StepKind DecoderScript::step_kind() const noexcept {
 
 /// Of all rows.
 std::vector<std::int32_t> DecoderScript::adapter_words() const {
-    std::vector<std::int32_t> words;
-    if (!options_.adapters) return words;
-    for (const Row& row : rows_) {
-        const std::vector<std::int32_t> own = model_->adapter_words(row.adapters);
-        words.insert(words.end(), own.begin(), own.end());
-    }
-    return words;
+    if (!options_.adapters) return {};
+    std::vector<std::span<const float>> scales;
+    for (const Row& row : rows_) scales.emplace_back(row.adapters);
+    return model_->adapter_words(scales);
 }
 
 Result<DecoderScript::Step*> DecoderScript::step() {

@@ -48,6 +48,7 @@ public:
                   std::vector<std::uint32_t> chunk_lens)
         : model_(&model),
           options_(options),
+          always_adapts_(options.adapters),
           chunks_(model, std::move(chunk_lens)),
           rows_(options.rows),
           first_positions_(options.rows, 0) {}
@@ -131,6 +132,7 @@ private:
 
     const models::Decoder* model_;
     DecoderSessionOptions options_;
+    bool always_adapts_;  // else `options_` say whether a sequence at hand asks for adapters
     PromptChunks chunks_;
     /// Extended or not, with constraints or not, with adapters or not, with log-probabilities of so many tokens.
     std::map<StepKind, std::unique_ptr<Step>> steps_;

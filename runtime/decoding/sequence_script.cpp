@@ -35,7 +35,8 @@ Result<std::unique_ptr<SequenceScript>> make_sequence_script(const models::Decod
                                          .weights = options.weights,
                                          .cache = options.cache,
                                          .sample = options.sample,
-                                         .penalties = penalties}));
+                                         .penalties = penalties,
+                                         .adapters = model.adapters() > 0}));
     // All of them are made before the first sequence, so there are two, and none that is longer than was asked for.
     constexpr std::uint32_t kSmallest = DecoderSessionOptions::kSmallestChunk;
     std::vector<std::uint32_t> lens{std::min(options.chunk, kSmallest)};

@@ -22,7 +22,6 @@ using graph::Value;
 
 /// linear reads these only with rows of whole words of its block loads.
 constexpr std::uint64_t kWeightOnlyMultiple = 32;
-constexpr float kMostAdapterScale = 1000;
 constexpr std::uint32_t kSplitKeys = 128;  // keys of a workgroup in a decode step
 
 /// The first row of a table, `count` times.
@@ -226,19 +225,27 @@ private:
         std::vector<TensorData> ups;
         for (const Projection* part : parts) ups.push_back(part->adapters.up);
         graph_.set_scope(scope + ".adapters");
-        VKFORMER_TRY(const Value down, graph_.weight(scope + ".adapters.down", first.down, layout_.dtype));
         VKFORMER_TRY(const Value up, graph_.weight(scope + ".adapters.up", std::move(ups), layout_.dtype));
-        VKFORMER_TRY(const Value inner, graph::linear(graph_, x, down));
-        VKFORMER_TRY(const Value scales, adapter_scales(first.down.shape[0] / weights_.adapter_columns));
-        VKFORMER_TRY(const Value flat, graph_.reshape(scales, graph_.shape(inner)));
-        VKFORMER_TRY(const Value scaled, graph::gated_activation(graph_, inner, flat, graph::Activation::none));
-        VKFORMER_TRY(const Value added, graph::linear(graph_, scaled, up, {}, graph_.dtype(y)));
+        VKFORMER_TRY(const Value inner, scaled_inner(scope, first.down, x));
+        VKFORMER_TRY(const Value added, graph::linear(graph_, inner, up, {}, graph_.dtype(y)));
         return graph::add(graph_, y, added);
     }
 
+    /// s ⊙ (down · x), once for weights that have it in common and are multiplied one by one.
+    Result<Value> scaled_inner(const std::string& scope, const TensorData& data, Value x) {
+        if (last_down_ == data.bytes.data()) return last_inner_;
+        VKFORMER_TRY(const Value down, graph_.weight(scope + ".adapters.down", data, layout_.dtype));
+        VKFORMER_TRY(const Value inner, graph::linear(graph_, x, down));
+        VKFORMER_TRY(const Value scales, token_scales(data.shape[0] / weights_.adapter_columns));
+        VKFORMER_TRY(const Value flat, graph_.reshape(scales, graph_.shape(inner)));
+        VKFORMER_TRY(last_inner_, graph::gated_activation(graph_, inner, flat, graph::Activation::none));
+        last_down_ = data.bytes.data();
+        return last_inner_;
+    }
+
     /// Those of each token, `copies` times: [rows, len, copies, columns].
-    Result<Value> adapter_scales(std::uint64_t copies) {
-        Value& known = adapter_scales_[copies];
+    Result<Value> token_scales(std::uint64_t copies) {
+        Value& known = token_scales_[copies];
         if (known) return known;
         const std::uint64_t rows = layout_.rows, len = layout_.len;
         const auto owners = std::make_shared<std::vector<std::int32_t>>();
@@ -681,8 +688,10 @@ private:
     Graph& graph_;
     const DecoderLayout layout_;
     const Value lengths_;
-    std::vector<Value> rope_tables_;                 // absent until a layer needs them
-    std::map<std::uint64_t, Value> adapter_scales_;  // by copies
+    std::vector<Value> rope_tables_;               // absent until a layer needs them
+    std::map<std::uint64_t, Value> token_scales_;  // of the adapters, by copies
+    const std::byte* last_down_ = nullptr;         // what last_inner_ was made with
+    Value last_inner_;
     std::vector<Value> caches_;
     std::string name_;  // of the layer at hand
 };
@@ -700,22 +709,32 @@ std::uint64_t DecoderConfig::state_bytes() const noexcept {
     return numbers * sizeof(float);
 }
 
-std::vector<std::int32_t> Decoder::adapter_words(std::span<const float> scales) const {
+std::vector<std::int32_t> Decoder::adapter_words(std::span<const std::span<const float>> rows) const {
     std::vector<std::int32_t> words;
-    for (std::size_t a = 0; a < scales.size(); ++a)
-        words.insert(words.end(), weights_.adapter_ranks[a], std::bit_cast<std::int32_t>(scales[a]));
-    words.resize(weights_.adapter_columns, std::bit_cast<std::int32_t>(0.0f));
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+        for (std::size_t a = 0; a < rows[r].size(); ++a) {
+            const DecoderWeights::Adapter& adapter = weights_.adapters[a];
+            words.insert(words.end(), adapter.rank, std::bit_cast<std::int32_t>(rows[r][a] * adapter.scale));
+        }
+        words.resize((r + 1) * weights_.adapter_columns, std::bit_cast<std::int32_t>(0.0f));
+    }
     return words;
 }
 
 Result<void> Decoder::check_adapters(std::span<const float> scales) const {
+    constexpr float kMostFloat16 = 65504;
     if (scales.size() != adapters())
         return Error{ErrorCode::InvalidArgument, std::to_string(scales.size()) + " scales of adapters were given, " +
                                                      std::to_string(adapters()) + " adapters are loaded"};
-    for (const float scale : scales)
-        if (!(std::abs(scale) <= kMostAdapterScale))
-            return Error{ErrorCode::InvalidArgument,
-                         "an adapter's scale is " + std::to_string(scale) + ", expected a number from −1000 to 1000"};
+    for (std::size_t a = 0; a < scales.size(); ++a) {
+        if (!(std::abs(scales[a]) <= kMostAdapterScale))
+            return Error{ErrorCode::InvalidArgument, "an adapter's scale is " + std::to_string(scales[a]) +
+                                                         ", expected a number from −1000 to 1000"};
+        if (std::abs(scales[a] * weights_.adapters[a].scale) > kMostFloat16)
+            return Error{ErrorCode::InvalidArgument, "an adapter's scale is " + std::to_string(scales[a]) +
+                                                         ", which is too large beside its own (alpha / rank), " +
+                                                         std::to_string(weights_.adapters[a].scale)};
+    }
     return {};
 }
 

@@ -166,8 +166,12 @@ struct DecoderWeights {
     NormWeights final_norm;  ///< optional
     /// weight: the embedding's own bytes, where both are tied; none: a model for add_encoding alone
     Projection lm_head;
-    /// Of low-rank adapters (models/adapter.hpp), each: of the columns of LowRank its own, one adapter's behind the other's.
-    std::vector<std::uint32_t> adapter_ranks;
+    /// A low-rank adapter (models/adapter.hpp): of the columns of LowRank its own are behind those of the adapters before it.
+    struct Adapter {
+        std::uint32_t rank = 0;
+        float scale = 1;  ///< α / rank, or its like: what counts once
+    };
+    std::vector<Adapter> adapters;
     std::uint32_t adapter_columns = 0;  ///< of all together, and some that are nobody's
 };
 
@@ -199,7 +203,7 @@ struct DecoderLayout {
     graph::Value page_table{};  ///< with pages: i32 [rows, table_len]
     /// Of a model that keeps states, i32 [rows]: tokens of each row that are its own (graph::StatePlace::counts); absent: all are.
     graph::Value counts{};
-    /// Of a model with adapters, f32 [rows, adapter_columns]: what Decoder::adapter_words gives for each row; absent: none of them counts.
+    /// Of a model with adapters, f32 [rows, adapter_columns]: what Decoder::adapter_words gives; absent: none of them counts.
     graph::Value adapter_scales{};
     std::uint32_t slots = 0;  ///< with state_slots: so many states there are
     graph::Value
@@ -225,11 +229,12 @@ public:
     const DecoderWeights& weights() const noexcept { return weights_; }
 
     /// Adapters that the model has beside its weights.
-    std::size_t adapters() const noexcept { return weights_.adapter_ranks.size(); }
-    /// A row of DecoderLayout::adapter_scales, as bits: each adapter's scale, 0 where it does not count. Requires a scale of each adapter, or
-    /// none.
-    std::vector<std::int32_t> adapter_words(std::span<const float> scales) const;
-    /// Errors: InvalidArgument (not a scale for each adapter, or one that is no number).
+    std::size_t adapters() const noexcept { return weights_.adapters.size(); }
+    /// DecoderLayout::adapter_scales, as bits, of rows that have a scale of each adapter, or none: then none counts.
+    std::vector<std::int32_t> adapter_words(std::span<const std::span<const float>> rows) const;
+    static constexpr float kMostAdapterScale = 1000;
+    /// Errors: InvalidArgument (not a scale for each adapter, one that is no number, above kMostAdapterScale, or beyond float16 with the
+    /// adapter's own).
     Result<void> check_adapters(std::span<const float> scales) const;
 
     /// Errors: InvalidArgument (heads that are no whole blocks of the format; it names their numbers).

@@ -22,7 +22,7 @@ struct Origin {
 };
 
 /// What adapters add to a product y = weight · x: up · (s ⊙ (down · x)), where s has the scale of each column's adapter (Hu et al. 2022,
-/// "LoRA", section 4.1, with α / r in `up`).
+/// "LoRA", section 4.1).
 struct LowRank {
     TensorData down;  ///< f32 [columns, in]; weights of one input that are multiplied together have the same
     TensorData up;    ///< f32 [out, columns]

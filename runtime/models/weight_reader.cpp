@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -131,6 +132,7 @@ TensorData rows_of(const TensorData& matrix, std::uint64_t first, std::uint64_t 
 }
 
 Projection rows_of(const Projection& projection, std::uint64_t first, std::uint64_t count) {
+    assert(!projection.adapters);
     Projection rows;
     rows.weight = rows_of(projection.weight, first, count);
     if (!projection.bias.bytes.empty()) rows.bias = rows_of(projection.bias, first, count);
@@ -153,6 +155,7 @@ TensorData gathered_rows(const TensorData& matrix, const std::vector<RowRange>& 
 }
 
 Projection gathered_rows(const Projection& projection, const std::vector<RowRange>& ranges) {
+    assert(!projection.adapters);
     Projection rows;
     rows.weight = gathered_rows(projection.weight, ranges);
     if (!projection.bias.bytes.empty()) rows.bias = gathered_rows(projection.bias, ranges);

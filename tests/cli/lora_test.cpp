@@ -48,6 +48,11 @@ TEST_CASE("generate: adapters count as much as is said", "[cli][generate][adapte
     refuses("generate --prompt-tokens 1" + kBase + " --lora /nowhere", "/nowhere is no adapter");
     refuses("generate --prompt-tokens 1" + kBase + lora("gpt2_by_root"),
             "adapter_model.safetensors: the adapter changes");
+    refuses("generate --prompt-tokens 1" + kBase + lora("llama_gqa_odd", "=0,5"), "\"0,5\" is no number");
+    refuses("generate --prompt-tokens 1" + kBase + lora("llama_gqa_odd", "=1e99"), "\"1e99\" is no number");
+    const TemporaryFolder folder;
+    std::filesystem::copy(adapter_folder("gpt2_by_root"), folder / "run=0");  // a name, not a scale
+    refuses("generate --prompt-tokens 1" + kBase + " --lora " + quoted(folder / "run=0"), "the adapter changes");
     refuses("chat" + kBase + " --lora /nowhere", "/nowhere is no adapter");
 }
 

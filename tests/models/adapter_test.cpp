@@ -17,6 +17,7 @@
 #include "models/decoder_case.hpp"
 #include "models/model_case.hpp"
 #include "models/run_in_pieces.hpp"
+#include "models/tiny_llama.hpp"
 #include "models/weight_reader.hpp"
 #include "support/backends.hpp"
 #include "support/bounds.hpp"
@@ -300,6 +301,145 @@ TEST_CASE("sequences of a batch have adapters of their own, and share beginnings
     CHECK(told[0].back().chosen.log_prob != Approx(told[1].back().chosen.log_prob).epsilon(1e-3));
 }
 
+TEST_CASE("states of layers are those of the adapters that read them", "[models][adapter][decoding]") {
+    graph::Backend& backend = exact(GENERATE(from_range(test_backends())));
+    const std::string name = GENERATE("qwen3_next", "granite_hybrid", "lfm2");
+    CAPTURE(backend.name(), name);
+    const models::Decoder model = must(with_adapters(folder_of(name), {adapter_folder(name)}));
+    const Greedy prompt = {prompt_of(75), {}};  // long enough for a state that is kept
+    const decoding::DecoderSessionOptions options = {.context = 110, .chunk = 32};
+    const auto fresh = [&](std::vector<float> adapters) {
+        auto session = must(decoding::DecoderSession::create(backend, model, options));
+        return generated(session, prompt, std::move(adapters));
+    };
+    const std::vector<std::int32_t> with = fresh({1}), without = fresh({});
+    auto session = must(decoding::DecoderSession::create(backend, model, options));
+    for (int round = 0; round < 2; ++round) {
+        CHECK(generated(session, prompt, {1}) == with);
+        CHECK(generated(session, prompt, {}) == without);
+    }
+}
+
+TEST_CASE("a sequence that gave its pages away is read again with its adapters", "[models][adapter][decoding][batch]") {
+    graph::Backend& backend = exact(GENERATE(from_range(test_backends())));
+    CAPTURE(backend.name());
+    const models::Decoder model = two_adapters();
+    const decoding::BatchOptions options =
+        must(decoding::checked_batch_options(model, {.rows = 3, .context = 128, .pages = 4, .chunk = 64}));
+    std::map<decoding::BatchScript::Id, decoding::SequenceResult> ended;
+    decoding::BatchScript script(
+        model, options, [](auto, auto, auto*) { return true; },
+        [&](auto id, decoding::SequenceResult result) { ended[id] = std::move(result); }, [](auto, auto) {});
+    script.plan_for(backend.fusions());
+    decoding::SessionStores stores(backend);
+    const std::vector<std::vector<float>> scales = {{1, 0}, {0, 1}, {}};
+    const auto asked = [&](std::size_t i) {
+        return decoding::BatchSequence{.sequence = {.prompt = prompt_of(60, static_cast<std::int32_t>(i) + 3),
+                                                    .max_tokens = 20,
+                                                    .adapters = scales[i]}};
+    };
+    for (std::size_t i = 0; i < scales.size(); ++i) script.add(i, asked(i));
+    while (!script.is_idle()) must(decoding::run_job(script, *must(script.next(3)), backend, stores));
+    CHECK(script.counts().preempted > 0);
+    for (std::size_t i = 0; i < scales.size(); ++i) {
+        CAPTURE(i);
+        auto session = must(decoding::DecoderSession::create(backend, model, {.context = 128}));
+        const decoding::Request alone = asked(i).sequence;
+        CHECK(ended[i].tokens == must(session.run({&alone, 1}))[0].tokens);
+    }
+}
+
+TEST_CASE("an adapter adds to weights that stay in blocks", "[models][adapter][gguf]") {
+    graph::Backend& backend = exact(GENERATE(from_range(test_backends())));
+    if (is_double(backend)) return;  // the others' answers are held against its
+    const bool is_mixed = GENERATE(false, true);
+    CAPTURE(backend.name(), is_mixed);
+    const TemporaryFolder folder;
+    models::GgufContents contents = must(models::exported_to_gguf(goldens_dir() / "decoder_text", DType::q8_0));
+    if (is_mixed)  // values of another dtype: nothing is joined
+        for (auto& tensor : contents.tensors)
+            if (tensor.name.ends_with("attn_v.weight")) tensor.dtype = DType::f16;
+    must(formats::write_gguf(folder / "base.gguf", contents.metadata, contents.tensors));
+    formats::GgufMetadata metadata;
+    metadata.set("general.type", "adapter");
+    metadata.set("general.architecture", "qwen2");
+    metadata.set("adapter.type", "lora");
+    metadata.set("adapter.lora.alpha", 6.0f);
+    std::mt19937 random(4);
+    std::vector<formats::OutputTensor> tensors;
+    const auto add = [&](const std::string& weight, std::uint64_t out, std::uint64_t in) {
+        tensors.push_back({weight + ".lora_a", DType::f32, random_matrix(3, in, random)});
+        tensors.push_back({weight + ".lora_b", DType::f32, random_matrix(out, 3, random)});
+    };
+    add("blk.0.attn_q.weight", 32, 32);
+    add("blk.0.attn_v.weight", 16, 32);
+    add("blk.1.ffn_up.weight", 40, 32);
+    add("blk.1.ffn_down.weight", 32, 40);
+    must(formats::write_gguf(folder / "adapter.gguf", metadata, tensors));
+    const models::Decoder model = must(with_adapters(folder / "base.gguf", {folder / "adapter.gguf"}));
+    const std::vector<std::int32_t> ids = prompt_of(10);
+    const auto logits = [&](graph::Backend& on, models::WeightFormat format, float scale) {
+        return run_in_pieces(model, on, ids, 1, DType::f32, {6, 1, 3}, format, {{scale}}).logits;
+    };
+    const auto oracle = cpu::make_cpu_backend<double>();
+    for (const float scale : {0.0f, 1.0f}) {
+        const std::vector<double> expected = logits(*oracle, models::WeightFormat::as_computed, scale),
+                                  found = logits(backend, models::WeightFormat::as_filed, scale);
+        CHECK(relative_error(std::span<const double>(found), std::span<const double>(expected)) < kModelBound);
+    }
+    const std::vector<double> with = logits(*oracle, models::WeightFormat::as_computed, 1),
+                              without = logits(*oracle, models::WeightFormat::as_computed, 0);
+    CHECK(relative_error(std::span<const double>(with), std::span<const double>(without)) > 0.05);
+}
+
+TEST_CASE("a head that is the table of tokens has an adapter, and the table none", "[models][adapter]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    const TemporaryFolder folder;
+    std::filesystem::create_directory(folder / "base");
+    write_tiny_llama(folder / "base", {});
+    write_adapter(folder / "adapter", {{"lm_head", 61, 48}}, 3);
+    const models::Decoder model = must(with_adapters(folder / "base", {folder / "adapter"}));
+    const std::vector<std::int32_t> ids = prompt_of(7);
+    const auto run = [&](float scale) {
+        return run_in_pieces(model, backend, ids, 1, DType::f32, {7}, models::WeightFormat::as_computed, {{scale}});
+    };
+    const PiecewiseRun with = run(1), without = run(0);
+    CHECK(relative_error(std::span<const double>(with.hidden), std::span<const double>(without.hidden)) < 1e-6);
+    const auto file = must(formats::Safetensors::open((folder / "adapter") / "adapter_model.safetensors"));
+    const std::vector<float> a = must(models::floats_of(*file.find(peft_name("lm_head", 'A')))),
+                             b = must(models::floats_of(*file.find(peft_name("lm_head", 'B'))));
+    std::vector<double> expected = without.logits;
+    for (std::size_t t = 0; t < 7; ++t)
+        for (std::size_t k = 0; k < 3; ++k) {
+            double inner = 0;
+            for (std::size_t i = 0; i < 48; ++i) inner += double{a[k * 48 + i]} * with.hidden[t * 48 + i];
+            for (std::size_t v = 0; v < 61; ++v) expected[t * 61 + v] += 2.0 * double{b[v * 3 + k]} * inner;
+        }
+    CHECK(relative_error(std::span<const double>(with.logits), std::span<const double>(expected)) < 1e-5);
+}
+
+TEST_CASE("names of modules and of a file's tensors may differ in what stands before them", "[models][adapter]") {
+    const std::string name = GENERATE("gpt2", "llama_gqa_odd");
+    const TemporaryFolder folder;
+    const auto model = folder / "model";
+    std::filesystem::create_directory(model);
+    std::filesystem::copy_file(folder_of(name) / "config.json", model / "config.json");
+    const auto file = must(formats::Safetensors::open(folder_of(name) / "model.safetensors"));
+    std::vector<formats::NamedTensor> tensors;
+    for (const auto& [tensor, data] : file.tensors()) {
+        const std::size_t prefix = tensor.starts_with("transformer.") ? 12 : tensor.starts_with("model.") ? 6 : 0;
+        tensors.push_back({tensor.substr(prefix), data});
+    }
+    must(formats::write_safetensors(model / "model.safetensors", tensors));
+    const std::string adapter = name == "gpt2" ? "gpt2_by_root" : name;
+    const models::Decoder bare = must(with_adapters(model, {adapter_folder(adapter)}));
+    const Golden golden("adapters/" + adapter + "/golden.safetensors");
+    graph::Backend& backend = exact(test_backends()[0]);
+    check_golden(run_with(bare, backend, golden, DType::f32, {12}, {{1}, {1}}).logits, golden, "logits",
+                 rotary_bound(backend, DType::f32));
+}
+
 // ---- what is refused ------------------------------------------------------------------------------------------------
 
 TEST_CASE("an adapter's config that asks for something else is refused by the field's name", "[models][adapter]") {
@@ -408,13 +548,26 @@ TEST_CASE("an adapter that does not fit the model is refused, and says what it c
         check_refused(load(changed_adapter(folder, "", {{peft_name(q, 'A'), broken}})), ErrorCode::CorruptFile,
                       "infinite or no number");
     }
+    SECTION("a number that only float32 has") {
+        const TemporaryFolder folder;
+        TensorData large = random_matrix(30, 5, random);
+        auto* const values = static_cast<float*>(const_cast<void*>(static_cast<const void*>(large.bytes.data())));
+        values[17] = 7e4f;
+        check_refused(load(changed_adapter(folder, "", {{peft_name(q, 'B'), large}})), ErrorCode::UnsupportedConfig,
+                      "above 65504");
+    }
+    SECTION("one weight by two names") {
+        const TemporaryFolder folder;
+        write_adapter(folder / "adapter", {{q, 30, 21}, {"layers.0.self_attn.q_proj", 30, 21}});
+        check_refused(load(folder / "adapter"), ErrorCode::UnsupportedConfig, "under two names");
+    }
     SECTION("a weight that is not there") {
         const TemporaryFolder folder;
         const std::string other = "model.layers.7.self_attn.q_proj";
         check_refused(load(changed_adapter(folder, "",
                                            {{peft_name(other, 'A'), random_matrix(2, 21, random)},
                                             {peft_name(other, 'B'), random_matrix(30, 2, random)}})),
-                      ErrorCode::UnsupportedConfig, "changes " + other + ".weight");
+                      ErrorCode::UnsupportedConfig, "changes " + other + ".weight, which the model has not");
     }
     SECTION("what is no part of an adapter") {
         const TemporaryFolder folder;
@@ -449,7 +602,7 @@ TEST_CASE("an adapter that does not fit the model is refused, and says what it c
         const std::uint64_t out = module.ends_with("gate") ? 5 : 27;
         write_adapter(folder / "adapter", {{module, out, 22}});
         check_refused(with_adapters(folder_of("mixtral"), {folder / "adapter"}), ErrorCode::UnsupportedConfig,
-                      "changes " + module + ".weight");
+                      "changes " + module + ".weight, which takes none here");
     }
     SECTION("ranks beyond what is supported") {
         const TemporaryFolder folder;

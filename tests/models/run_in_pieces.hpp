@@ -50,8 +50,8 @@ inline PiecewiseRun run_in_pieces(const models::Decoder& model, graph::Backend& 
         must(program->write(starts, std::span<const std::int32_t>(at)));
         if (layout.adapter_scales) {
             std::vector<float> scales;
-            for (const std::vector<float>& row : adapters)
-                for (const std::int32_t word : model.adapter_words(row)) scales.push_back(std::bit_cast<float>(word));
+            const std::vector<std::span<const float>> rows(adapters.begin(), adapters.end());
+            for (const std::int32_t word : model.adapter_words(rows)) scales.push_back(std::bit_cast<float>(word));
             must(program->write(layout.adapter_scales, std::span<const float>(scales)));
         }
         must(program->submit());

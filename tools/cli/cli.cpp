@@ -100,20 +100,23 @@ void LoraOption::add(CLI::App& command) {
         ->type_name("PATH[=SCALE]");
 }
 
-std::vector<LoraOption::Counting> LoraOption::adapters() const {
+Result<std::vector<LoraOption::Counting>> LoraOption::adapters() const {
     std::vector<Counting> found;
     for (const std::string& text : given) {
+        std::error_code ignored;
+        const std::size_t equals = text.rfind('=');
+        if (equals == text.npos || equals == 0 || std::filesystem::exists(utf8_path(text), ignored)) {
+            found.push_back({utf8_path(text), 1});
+            continue;
+        }
         float scale = 1;
-        std::size_t end = text.rfind('=');
-        if (end != text.npos && end > 0) {  // no number behind it: it is part of the path
-            const auto read = std::from_chars(text.data() + end + 1, text.data() + text.size(), scale);
-            if (read.ec != std::errc{} || read.ptr != text.data() + text.size()) end = text.npos;
-        }
-        if (end == 0 || end == text.npos) {
-            end = text.size();
-            scale = 1;
-        }
-        found.push_back({utf8_path(text.substr(0, end)), scale});
+        const std::string_view number = std::string_view(text).substr(equals + 1);
+        const auto read =
+            std::from_chars(number.data() + (number.starts_with('+') ? 1 : 0), number.data() + number.size(), scale);
+        if (read.ec != std::errc{} || read.ptr != number.data() + number.size())
+            return Error{ErrorCode::InvalidArgument, "--lora " + text + ": \"" + std::string(number) +
+                                                         "\" is no number, and there is no file of that whole name"};
+        found.push_back({utf8_path(text.substr(0, equals)), scale});
     }
     return found;
 }

@@ -59,7 +59,8 @@ struct LoraOption {
     };
 
     void add(CLI::App& command);
-    std::vector<Counting> adapters() const;
+    /// Errors: InvalidArgument (what is behind = is no number).
+    Result<std::vector<Counting>> adapters() const;
 };
 
 struct ModelOption {

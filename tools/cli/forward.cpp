@@ -215,9 +215,8 @@ Result<Outputs> pass_of(const models::EncoderDecoder& model, const Request& requ
 Result<void> write_adapters(graph::Program& program, graph::Value tensor, const models::Decoder& model,
                             const Request& request, std::uint32_t rows) {
     std::vector<float> scales;
-    const std::vector<std::int32_t> row = model.adapter_words(request.adapters);
-    for (std::uint32_t r = 0; r < rows; ++r)
-        for (const std::int32_t word : row) scales.push_back(std::bit_cast<float>(word));
+    for (const std::int32_t word : model.adapter_words(std::vector<std::span<const float>>(rows, request.adapters)))
+        scales.push_back(std::bit_cast<float>(word));
     return program.write(tensor, std::span<const float>(scales));
 }
 
@@ -366,7 +365,8 @@ Result<int> run(const ForwardCommand& command) {
     VKFORMER_TRY(const auto file, read_safetensors(command.input));
     Request request{command.device, opened, file, command.device.dtype_value(), {}};
     std::vector<models::Adapter> adapters;
-    for (const auto& adapter : command.lora.adapters()) {
+    VKFORMER_TRY(const auto counting, command.lora.adapters());
+    for (const auto& adapter : counting) {
         VKFORMER_TRY(adapters.emplace_back(), models::open_adapter(adapter.path));
         request.adapters.push_back(adapter.scale);
     }

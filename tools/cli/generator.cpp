@@ -175,7 +175,7 @@ Result<GenerateOptions> GeneratorCommand::generate_options() const {
                             .ignore_end = ignore_end,
                             .prompt_lookup = prompt_lookup};
     VKFORMER_TRY(options.constraint, constraint());
-    const auto adapters = lora.adapters();
+    VKFORMER_TRY(const auto adapters, lora.adapters());
     for (std::size_t i = 0; i < adapters.size(); ++i) options.adapters[adapter_name(i)] = adapters[i].scale;
     const auto is_given = [&](auto... names) { return ((parsed_->count(names) > 0) || ...); };
     const bool has_rules = is_given("--top-k", "--top-p", "--min-p");
@@ -209,7 +209,8 @@ Result<Generator> load_generator(const GeneratorCommand& command) {
     if (command.early_stopping == "heuristic") options.beam_search.early_stopping = EarlyStopping::heuristic;
     if (command.early_stopping == "never") options.beam_search.early_stopping = EarlyStopping::never;
     VKFORMER_TRY(options.shader_variants, command.device.variants_by_op());
-    for (const auto& adapter : command.lora.adapters())
+    VKFORMER_TRY(const auto adapters, command.lora.adapters());
+    for (const auto& adapter : adapters)
         options.adapters.push_back({.name = adapter_name(options.adapters.size()), .path = adapter.path});
     if (!command.device.quiet) options.on_progress = show_progress;
     std::filesystem::path model = utf8_path(command.model);

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <random>
 
+#include "models/decoder.hpp"
+
 namespace vkformer::serve {
 namespace {
 
@@ -77,13 +79,14 @@ AskedModel read_model(Fields& fields, const ModelSet& models, const Call& call) 
     return {&model, name.value_or(model.name())};
 }
 
-void read_adapters(Fields& fields, const AskedModel& asked, GenerateOptions& options) {
+void read_adapters(Fields& fields, AskedModel& asked, GenerateOptions& options) {
     const std::vector<std::string>& adapters = asked.model->adapters();
     const json* const given = fields.take("lora");
     if (!given) {
         if (asked.name != asked.model->name()) options.adapters[asked.name] = 1;
         return;
     }
+    asked.name = asked.model->name();  // the adapter that it may have been called by is not what counts
     if (!given->is_array() || given->size() > adapters.size())
         fields.refuse("lora", "it is no list of at most " + std::to_string(adapters.size()) +
                                   " objects, for so many adapters the model has");
@@ -95,7 +98,8 @@ void read_adapters(Fields& fields, const AskedModel& asked, GenerateOptions& opt
         if (id) name = adapters[static_cast<std::size_t>(*id)];
         if (std::ranges::find(adapters, *name) == adapters.end()) one.refuse("name", "the model has no such adapter");
         if (options.adapters.contains(*name)) one.refuse("name", "the adapter is in the list twice");
-        options.adapters[*name] = static_cast<float>(one.number("scale", -1000, 1000).value_or(1));
+        options.adapters[*name] = static_cast<float>(
+            one.number("scale", -models::Decoder::kMostAdapterScale, models::Decoder::kMostAdapterScale).value_or(1));
         one.finish();
     }
 }

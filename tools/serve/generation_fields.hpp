@@ -28,8 +28,8 @@ struct AskedModel {
 AskedModel read_model(Fields& fields, const ModelSet& models, const Call& call);
 
 /// Which adapters count: the one that the model was called by, or those of "lora", a list of objects with "id", llama-server's, or "name", and
-/// "scale". Throws Refusal (400).
-void read_adapters(Fields& fields, const AskedModel& asked, GenerateOptions& options);
+/// "scale"; then the answer calls the model by its own name. Throws Refusal (400).
+void read_adapters(Fields& fields, AskedModel& asked, GenerateOptions& options);
 
 /// A text, or a list of parts of which each has a type of `types` and a text,
 /// one behind the other. Throws Refusal (400).

@@ -64,9 +64,8 @@ WantedResponse read_response(const ModelSet& models, const ResponseStore& store,
     const json body = parse_body(call.request());
     Fields fields(body);
     WantedResponse wanted;
-    const AskedModel of = read_model(fields, models, call);
+    AskedModel of = read_model(fields, models, call);
     wanted.model = of.model;
-    wanted.name = of.name;
     if (!wanted.model->engine().has_chat_template())
         fields.refuse("input",
                       "the model has no chat template: it continues "
@@ -75,6 +74,7 @@ WantedResponse read_response(const ModelSet& models, const ResponseStore& store,
     wanted.tools = read_tools(fields, true);
     wanted.options = read_sampling(fields, 2);
     read_adapters(fields, of, wanted.options);
+    wanted.name = of.name;
     wanted.options.max_tokens =
         static_cast<std::uint32_t>(fields.integer("max_output_tokens", 1, kMostOutputTokens).value_or(0));
     wanted.streams = fields.boolean("stream").value_or(false);

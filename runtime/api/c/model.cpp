@@ -2,11 +2,13 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <span>
 
 #include "api/c/handles.hpp"
 #include "api/decoder_text.hpp"
 #include "core/paths.hpp"
 #include "core/try.hpp"
+#include "models/adapter.hpp"
 #include "models/open_model.hpp"
 
 using namespace vkformer;
@@ -171,6 +173,10 @@ Result<graph::Graph> pass_of(const models::Decoder& model, const vkf_pass_info& 
     VKFORMER_CHECK(check_target(info));
     if (info.attention_weights != VK_FALSE)
         return Error{ErrorCode::UnsupportedConfig, "the attention weights of decoder-only models cannot be read yet"};
+    if (model.adapters() > 0)
+        return Error{
+            ErrorCode::UnsupportedConfig,
+            "a pass has no adapters: load the model without them, or make a session, whose sequences have some"};
     graph::Graph graph;
     VKFORMER_TRY(const auto tokens, graph.input("tokens", DType::i32, {1, info.target_len}));
     VKFORMER_TRY(const auto starts, graph.input("starts", DType::i32, {1}));
@@ -260,6 +266,28 @@ vkf_result vkf_model_load(vkf_device* device, const char* path, vkf_model** mode
         made->device = device->device;
         VKFORMER_TRY(const auto opened, models::open_model(utf8_path(path), kKinds));
         VKFORMER_CHECK(std::visit([&](const auto& one) { return load(*made, one); }, opened));
+        *model = new vkf_model{std::move(made)};
+        return {};
+    });
+}
+
+vkf_result vkf_model_load_adapted(vkf_device* device, const char* path, uint32_t adapter_count,
+                                  const char* const* adapters, vkf_model** model) {
+    if (!device || !path || !model || (adapter_count > 0 && !adapters))
+        return c::invalid("device, path, adapters and model are required");
+    for (const char* adapter : std::span(adapters, adapter_count))
+        if (!adapter) return c::invalid("each adapter needs a path");
+    return c::guarded([&]() -> Result<void> {
+        auto made = std::make_shared<Model>();
+        made->device = device->device;
+        VKFORMER_TRY(const auto opened, models::open_model(utf8_path(path), std::array{models::ModelKind::decoder}));
+        std::vector<models::Adapter> read;
+        for (const char* adapter : std::span(adapters, adapter_count)) {
+            VKFORMER_TRY(read.emplace_back(), models::open_adapter(utf8_path(adapter)));
+        }
+        const auto& decoder = std::get<models::Opened<models::Decoder>>(opened);
+        VKFORMER_CHECK(load(*made, decoder));
+        VKFORMER_TRY(made->model, models::with_adapters(decoder, *made->decoder(), read));
         *model = new vkf_model{std::move(made)};
         return {};
     });

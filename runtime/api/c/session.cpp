@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 #include <deque>
+#include <utility>
 
 #include "api/c/handles.hpp"
 #include "core/try.hpp"
@@ -222,6 +223,8 @@ struct vkf_session {
     // The sequence, which outlives an eviction: its tokens before the last one, and what is left of its limit.
     std::vector<std::int32_t> prompt, earlier;
     std::uint32_t max_tokens = 0;
+    std::vector<float> begun_adapters;                     // scales of the model's, of the sequence
+    std::vector<float> adapters;                           // scales of the model's, of what begins from now on
     float score = 0;                                       // of `earlier`, where beams found it
     SessionState state_when_evicted = SessionState::idle;  // idle once a sequence has begun since
 
@@ -295,7 +298,8 @@ Result<void> vkf_session::begin(std::vector<std::int32_t> read, std::uint32_t li
                             .max_tokens = limit,
                             .stop_tokens = model->end_tokens,
                             .seed = recipe.seed,
-                            .answered = answered});
+                            .answered = answered,
+                            .adapters = begun_adapters});
 }
 
 Result<void> vkf_session::retire_done() {
@@ -397,12 +401,27 @@ vkf_result vkf_session_begin(vkf_session* session, const int32_t* tokens, size_t
     return c::guarded([&]() -> Result<void> {
         if (!session->sequence) return evicted();
         VKFORMER_CHECK(session->retire_done());
-        VKFORMER_CHECK(session->begin({tokens, tokens + count}, max_tokens));
+        std::vector<float> before = std::exchange(session->begun_adapters, session->adapters);
+        if (auto begun = session->begin({tokens, tokens + count}, max_tokens); !begun) {
+            session->begun_adapters = std::move(before);
+            return begun;
+        }
         session->prompt.assign(tokens, tokens + count);
         session->earlier.clear();
         session->score = 0;
         session->max_tokens = max_tokens;
         session->state_when_evicted = SessionState::idle;
+        return {};
+    });
+}
+
+vkf_result vkf_session_set_adapters(vkf_session* session, uint32_t count, const float* scales) {
+    if (!session || (!scales && count > 0)) return c::invalid("session and scales are required");
+    return c::guarded([&]() -> Result<void> {
+        const models::Decoder* const decoder = session->model->decoder();
+        if (!decoder) return Error{ErrorCode::InvalidArgument, "only decoders have adapters"};
+        VKFORMER_CHECK(decoder->check_adapters({scales, count}));
+        session->adapters.assign(scales, scales + count);
         return {};
     });
 }

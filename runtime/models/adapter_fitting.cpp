@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: MIT
+// Adapters put beside the weights of a decoder that they add to.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "core/ceil_div.hpp"
+#include "core/try.hpp"
+#include "formats/weights.hpp"
+#include "models/adapter.hpp"
+#include "models/weight_reader.hpp"
+
+namespace vkformer::models {
+namespace {
+
+/// Columns in multiples of this: what products like.
+constexpr std::uint32_t kColumnsMultiple = 16;
+
+using Group = std::vector<Projection*>;
+
+/// Weights of a layer that are multiplied with the same input, some of them together.
+std::vector<Group> groups_of(DecoderWeights::Layer& layer) {
+    return {{&layer.query, &layer.key, &layer.value}, {&layer.mixed_gate},      {&layer.output}, {&layer.state.input},
+            {&layer.state.beta, &layer.state.step},   {&layer.gate, &layer.up}, {&layer.down}};
+}
+
+/// A weight's name without what stands before it in some files and not in others, and in the names that PEFT has for modules.
+std::string_view bare(std::string_view name) {
+    constexpr auto kPrefixes =
+        std::to_array<std::string_view>({"model.", "language_model.", "transformer.", "backbone."});
+    const auto prefix =
+        std::ranges::find_if(kPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
+    return prefix == kPrefixes.end() ? name : bare(name.substr(prefix->size()));
+}
+
+class Fitting {
+public:
+    Fitting(const Opened<Decoder>& opened, const std::vector<Adapter>& adapters, DecoderWeights& weights)
+        : opened_(opened), adapters_(adapters), weights_(weights) {}
+
+    Result<void> run() {
+        std::uint64_t columns = 0;
+        for (const Adapter& adapter : adapters_) {
+            std::uint64_t rank = 0;
+            float scale = 0;  // of all, but for those that differ
+            Updates updates;
+            for (const auto& one : adapter.updates) {
+                rank = std::max(rank, one.second.down.shape[0]);
+                if (std::abs(one.second.scale) > std::abs(scale)) scale = one.second.scale;
+                if (!updates.emplace(bare(one.first), &one).second)
+                    return Error{ErrorCode::UnsupportedConfig,
+                                 adapter.source + ": the adapter changes " + one.first + " under two names"};
+            }
+            first_columns_.push_back(columns);
+            columns += rank;
+            if (columns > kMostAdapterColumns)
+                return Error{ErrorCode::UnsupportedConfig, adapter.source + ": with this adapter the ranks are " +
+                                                               std::to_string(columns) + " together, at most " +
+                                                               std::to_string(kMostAdapterColumns) +
+                                                               " are supported; load fewer adapters at a time"};
+            weights_.adapters.push_back({static_cast<std::uint32_t>(rank), scale == 0 ? 1 : scale});
+            updates_.push_back(std::move(updates));
+        }
+        weights_.adapter_columns = static_cast<std::uint32_t>(ceil_div(columns, kColumnsMultiple) * kColumnsMultiple);
+        fitted_rows_.resize(adapters_.size());
+        for (DecoderWeights::Layer& layer : weights_.layers)
+            for (const Group& group : groups_of(layer)) VKFORMER_CHECK(fit(group));
+        VKFORMER_CHECK(fit({&weights_.lm_head}));
+        VKFORMER_CHECK(check_all_fitted());
+        return check_repeated();
+    }
+
+private:
+    using Updates = std::map<std::string_view, const std::pair<const std::string, Adapter::Update>*>;
+
+    /// nullptr: the adapter does not change the weight.
+    const Adapter::Update* find(std::size_t adapter, const Projection& projection) const {
+        const auto found = updates_[adapter].find(bare(projection.origin.tensor));
+        return found == updates_[adapter].end() ? nullptr : &found->second->second;
+    }
+
+    bool is_changed(const Projection& projection) const {
+        for (std::size_t a = 0; a < adapters_.size(); ++a)
+            if (projection && find(a, projection)) return true;
+        return false;
+    }
+
+    static Result<void> check_shapes(const Adapter& adapter, const Adapter::Update& update,
+                                     const Projection& projection) {
+        const std::uint64_t in = projection.weight.shape.back(), out = projection.origin.rows;
+        if (update.down.shape[1] == in && update.up.shape[0] == out) return {};
+        return Error{ErrorCode::ShapeMismatch,
+                     adapter.source + ": the matrices that change " + projection.origin.tensor + " have shapes " +
+                         to_string(update.down.shape) + " and " + to_string(update.up.shape) +
+                         ", the model's weight has " + to_string(Shape{out, in}) + ": the adapter is of another model"};
+    }
+
+    static TensorData tensor_of(std::vector<float> values, const Shape& shape) {
+        const auto kept = std::make_shared<const std::vector<float>>(std::move(values));
+        return {.dtype = DType::f32, .shape = shape, .bytes = std::as_bytes(std::span(*kept)), .owner = kept};
+    }
+
+    /// Each weight of the group that something changes has columns of its own, all of which each of them has: the others' are zeros.
+    Result<void> fit(const Group& group) {
+        const auto changed = static_cast<std::uint64_t>(
+            std::ranges::count_if(group, [&](const Projection* part) { return is_changed(*part); }));
+        if (changed == 0) return {};
+        const std::uint64_t columns = changed * weights_.adapter_columns;
+        std::uint64_t in = 0;
+        for (const Projection* const part : group)
+            if (*part) in = part->weight.shape.back();
+        std::vector<float> down(columns * in, 0.0f);
+        std::uint64_t first = 0;
+        for (Projection* const part : group) {
+            if (!*part) continue;
+            const std::uint64_t out = part->weight.shape[0];
+            std::vector<float> up(out * columns, 0.0f);
+            for (std::size_t a = 0; a < adapters_.size(); ++a) {
+                const Adapter::Update* const update = find(a, *part);
+                if (!update) continue;
+                VKFORMER_CHECK(check_shapes(adapters_[a], *update, *part));
+                const std::uint64_t column = first + first_columns_[a];
+                VKFORMER_TRY(const std::vector<float> below, floats_of(update->down));
+                std::ranges::copy(below, down.begin() + static_cast<std::ptrdiff_t>(column * in));
+                VKFORMER_CHECK(place_up(adapters_[a], *update, update->scale / weights_.adapters[a].scale, part->origin,
+                                        column, columns, up));
+                for (const RowRange& range : part->origin.ranges) fitted_rows_[a][update] += range.count;
+            }
+            if (is_changed(*part)) first += weights_.adapter_columns;
+            part->adapters.up = tensor_of(std::move(up), {out, columns});
+        }
+        const TensorData shared = tensor_of(std::move(down), {columns, in});
+        for (Projection* const part : group)
+            if (*part) part->adapters.down = shared;
+        return {};
+    }
+
+    /// The rows that the weight has of the tensor, times a factor. Errors: UnsupportedConfig (numbers that float16 has not, with which one
+    /// adapter would make those NaN that do not ask for it).
+    static Result<void> place_up(const Adapter& adapter, const Adapter::Update& update, float factor,
+                                 const Origin& origin, std::uint64_t column, std::uint64_t columns,
+                                 std::vector<float>& up) {
+        const std::uint64_t rank = update.down.shape[0];
+        VKFORMER_TRY(const std::vector<float> values, floats_of(update.up));
+        VKFORMER_TRY(const std::vector<float> below, floats_of(update.down));
+        constexpr float kMost = 65504;
+        const auto is_large = [&](float value) { return std::abs(value) > kMost; };
+        if (std::ranges::any_of(values, is_large) || std::ranges::any_of(below, is_large))
+            return Error{ErrorCode::UnsupportedConfig, adapter.source + ": the matrices that change " + origin.tensor +
+                                                           " have numbers above 65504, which no adapter needs"};
+        std::uint64_t to = 0;
+        for (const RowRange& range : origin.ranges)
+            for (std::uint64_t row = range.first; row < range.first + range.count; ++row, ++to)
+                for (std::uint64_t k = 0; k < rank; ++k)
+                    up[to * columns + column + k] = factor * values[row * rank + k];
+        return {};
+    }
+
+    /// Nothing that an adapter changes may be left as it is.
+    Result<void> check_all_fitted() const {
+        for (std::size_t a = 0; a < adapters_.size(); ++a)
+            for (const auto& [name, update] : adapters_[a].updates) {
+                const auto found = fitted_rows_[a].find(&update);
+                if (found != fitted_rows_[a].end() && found->second == update.up.shape[0]) continue;
+                VKFORMER_TRY(const bool is_there, has_tensor(name));
+                return Error{
+                    ErrorCode::UnsupportedConfig,
+                    adapters_[a].source + ": the adapter changes " + name +
+                        (is_there ? ", which takes none here: adapters are for the products of attention, of "
+                                    "layers with a state, of feed-forward layers that all tokens go through, and "
+                                    "the head, not for experts, routers and embeddings"
+                                  : ", which the model has not: it is of another one")};
+            }
+        return {};
+    }
+
+    /// Whether the model's files have it.
+    Result<bool> has_tensor(const std::string& name) const {
+        const auto has = [&](const formats::Weights& weights) {
+            return std::ranges::any_of(weights.names(), [&](std::string_view own) { return bare(own) == bare(name); });
+        };
+        if (const formats::Gguf* const file = opened_.gguf()) return has(file->weights());
+        VKFORMER_TRY(const formats::Weights weights, formats::open_weights(opened_.files));
+        return has(weights);
+    }
+
+    /// The model's weight of that name, where it is one as a whole.
+    const Projection* find_whole(std::string_view tensor) {
+        std::vector<Group> groups = {{&weights_.lm_head}};
+        for (DecoderWeights::Layer& layer : weights_.layers)
+            for (Group& group : groups_of(layer)) groups.push_back(std::move(group));
+        for (const Group& group : groups)
+            for (const Projection* const part : group)
+                if (*part && bare(part->origin.tensor) == bare(tensor) && part->weight.shape[0] == part->origin.rows)
+                    return part;
+        return nullptr;
+    }
+
+    /// What an adapter repeats has to be what the model has.
+    Result<void> check_repeated() {
+        for (const Adapter& adapter : adapters_)
+            for (const auto& [name, repeated] : adapter.repeated) {
+                const Projection* const own = find_whole(name);
+                bool is_same = own && own->weight.shape == repeated.shape;
+                if (is_same) {
+                    VKFORMER_TRY(const std::vector<float> expected, floats_of(own->weight));
+                    VKFORMER_TRY(const std::vector<float> found, floats_of(repeated));
+                    is_same = expected == found;
+                }
+                if (!is_same)
+                    return Error{
+                        ErrorCode::UnsupportedConfig,
+                        adapter.source + ": " + name +
+                            " is in the adapter's file as a whole and differs from the model's: it was trained "
+                            "itself, or is another model's, and whole weights are not taken from adapters"};
+            }
+        return {};
+    }
+
+    const Opened<Decoder>& opened_;
+    const std::vector<Adapter>& adapters_;
+    DecoderWeights& weights_;
+    // Of each adapter:
+    std::vector<Updates> updates_;  // by bare names
+    std::vector<std::uint64_t> first_columns_;
+    std::vector<std::map<const Adapter::Update*, std::uint64_t>> fitted_rows_;
+};
+
+}  // namespace
+
+Result<Decoder> with_adapters(const Opened<Decoder>& opened, const Decoder& model,
+                              const std::vector<Adapter>& adapters) {
+    for (const Adapter& adapter : adapters) {
+        if (adapter.is_file != (opened.gguf() != nullptr))
+            return Error{
+                ErrorCode::UnsupportedConfig,
+                adapter.source + (adapter.is_file ? " is an adapter of GGUF models, and the model is a folder; "
+                                                    "give the adapter's folder"
+                                                  : " is an adapter of a Hugging Face folder, and the model "
+                                                    "is a GGUF file; convert the adapter with llama.cpp's "
+                                                    "convert_lora_to_gguf.py, or give the model's folder")};
+        if (!adapter.is_file) continue;
+        VKFORMER_TRY(const std::string architecture, opened.gguf()->string("general.architecture"));
+        if (architecture != adapter.architecture)
+            return Error{ErrorCode::UnsupportedConfig, adapter.source + ": the adapter is of \"" +
+                                                           adapter.architecture + "\" models, this one is \"" +
+                                                           architecture + "\""};
+    }
+    DecoderWeights weights = model.weights();
+    VKFORMER_CHECK(Fitting(opened, adapters, weights).run());
+    return Decoder(model.config(), std::move(weights));
+}
+
+}  // namespace vkformer::models
