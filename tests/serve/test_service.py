@@ -100,7 +100,7 @@ def test_what_cannot_be_served_is_said_at_once(tmp_path: Path) -> None:
     assert "NAME=PATH" in fails_to_start("--model", "dates")
     assert "needs a key" in fails_to_start("--model", dates, "--host", "0.0.0.0")
     assert "is no IPv4 or IPv6 address" in fails_to_start("--model", dates, "--host", "example.com")
-    assert "two models are called" in fails_to_start("--model", dates, "--model", dates)
+    assert "two models or adapters are called" in fails_to_start("--model", dates, "--model", dates)
     keys = tmp_path / "keys"
     keys.write_text("short\n")
     assert "at least 16" in fails_to_start("--model", dates, "--api-key-file", str(keys))
