@@ -28,8 +28,9 @@ enum class ErrorCode : std::uint8_t {
     OutOfHostMemory,
     OutOfDeviceMemory,
     DeviceLost,
-    Vulkan,     ///< any other failing Vulkan call; Error::vk says which
-    Cancelled,  ///< the caller's should_stop said so
+    Vulkan,      ///< any other failing Vulkan call; Error::vk says which
+    Cancelled,   ///< the caller's should_stop said so
+    NotANumber,  ///< a model gave NaN for a token that was to be chosen
 };
 
 /// The code's name, for logs and scripts: "shape_mismatch".

@@ -59,6 +59,9 @@ typedef enum vkf_result {
     VKF_ERROR_DEVICE_LOST = -13,
     VKF_ERROR_VULKAN = -14,  /**< another failing Vulkan call; vkf_error_vk_result() says which code */
     VKF_ERROR_UNKNOWN = -15, /**< a mistake of vkformer's own; please report it */
+    /** a model gave NaN for the next token: its sequence is done, with the tokens before. Every function that hears of a
+     * session's slices may say so, once for a sequence */
+    VKF_ERROR_NOT_A_NUMBER = -16,
     VKF_RESULT_MAX_ENUM = 0x7FFFFFFF
 } vkf_result;
 
@@ -845,7 +848,7 @@ typedef enum vkf_session_state {
     VKF_SESSION_IDLE = 0,   /**< nothing to do: before the first begin, after a cancel */
     VKF_SESSION_PROMPT = 1, /**< the prompt is being read */
     VKF_SESSION_GENERATING = 2,
-    VKF_SESSION_DONE = 3,    /**< the end token, the limit or the end of the context was reached */
+    VKF_SESSION_DONE = 3,    /**< the end token, the limit or the end of the context was reached, or VKF_ERROR_NOT_A_NUMBER */
     VKF_SESSION_EVICTED = 4, /**< see vkf_session_evict */
     VKF_SESSION_STATE_MAX_ENUM = 0x7FFFFFFF
 } vkf_session_state;
@@ -862,8 +865,8 @@ VKFORMER_API vkf_result vkf_session_begin(vkf_session* session, const int32_t* t
                                           uint32_t max_tokens);
 /**
  * How much each adapter of the model counts in the sequences that begin from now on, in the order of
- * vkf_model_load_adapted, -1000 to 1000; 1: as it was trained, 0: not at all, as all of them do until this is called. A
- * sequence that begins with others than the one before computes all of its prompt. Errors: VKF_ERROR_INVALID_ARGUMENT
+ * vkf_model_load_adapted, -1000 to 1000; 1: as it was trained, 0: not at all, as all of them do until this is called; they are
+ * computed all the same. A sequence that begins with others than the one before computes all of its prompt. Errors: VKF_ERROR_INVALID_ARGUMENT
  * (not a scale for each adapter, or one out of its range).
  */
 VKFORMER_API vkf_result vkf_session_set_adapters(vkf_session* session, uint32_t count, const float* scales);

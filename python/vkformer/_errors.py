@@ -117,6 +117,12 @@ class CancelledError(Error, RuntimeError):
     code = "cancelled"
 
 
+class NotANumberError(Error, ArithmeticError):
+    """A model gave NaN for the next token, as float16 may make it; ``dtype="f32"`` helps."""
+
+    code = "not_a_number"
+
+
 _classes: dict[str, type[Error]] = {cls.code: cls for cls in Error.__subclasses__()}
 
 

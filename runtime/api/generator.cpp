@@ -281,8 +281,11 @@ Result<std::vector<Generation>> Generator::generate_tokens(std::span<const std::
 
     std::vector<Generation> generations;
     for (std::size_t i = 0; i < results.size(); ++i) {
-        if (const auto& failure = results[i].sequence.failure)
-            return Error{failure->code, "prompt " + std::to_string(i + 1) + ": " + failure->message};
+        if (const auto& failure = results[i].sequence.failure) {
+            Error error = *failure;
+            error.message = "prompt " + std::to_string(i + 1) + ": " + error.message;
+            return error;
+        }
         api::GenerationText& output = outputs[i];
         const std::size_t told = impl_->has_beams() ? 0 : output.text.size();
         output.finish();

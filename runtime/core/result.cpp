@@ -20,6 +20,7 @@ std::string_view to_string(ErrorCode code) noexcept {
     case ErrorCode::DeviceLost: return "device_lost";
     case ErrorCode::Vulkan: return "vulkan";
     case ErrorCode::Cancelled: return "cancelled";
+    case ErrorCode::NotANumber: return "not_a_number";
     }
     return "unknown";
 }

@@ -33,7 +33,7 @@ void greedy_step(const GreedyTensors& s, std::int32_t eos, std::int32_t pad, con
         const auto next = static_cast<std::size_t>(std::int64_t{s.starts[r]} + 1);  // a negative one is huge
         const bool is_given = next < positions && extras.given[r * positions + next] >= 0;
         const std::int32_t chosen = is_given ? extras.given[r * positions + next] : was_finished ? pad : s.next[r];
-        if (chosen == eos && !is_given) s.finished[r] = 1;
+        if (eos >= 0 && chosen == eos && !is_given) s.finished[r] = 1;  // −1 is what was not chosen
         if (s.starts[r] >= 0 && static_cast<std::size_t>(s.starts[r]) < capacity) {
             const std::size_t at = static_cast<std::size_t>(s.starts[r]) * rows + r;
             s.history[at] = chosen;

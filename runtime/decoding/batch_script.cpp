@@ -230,7 +230,7 @@ void BatchScript::preempt_last() {
 
 /// Lets others find the pages that have become full.
 void BatchScript::keep_full_pages(Running& sequence) {
-    if (model_->config().keeps_states()) return;
+    if (model_->config().keeps_states() || sequence.has_no_choice) return;
     for (; (sequence.kept_pages + 1) * kPageLen <= sequence.cached; ++sequence.kept_pages) {
         const std::vector<std::int32_t> key = page_key(sequence, sequence.kept_pages);
         sequence.chain = pool_.keep(sequence.pages[sequence.kept_pages], sequence.chain, key);
@@ -581,11 +581,15 @@ Result<void> BatchScript::take_scores(Running& sequence, std::size_t count, Reco
     for (std::size_t i = 0; i < count; ++i) {
         StepLogProbs found;
         found.chosen = {sequence.tokens[sequence.cached + i + 1], std::bit_cast<float>(scores[i])};
+        sequence.has_no_choice = sequence.has_no_choice || std::isnan(found.chosen.log_prob);
         for (std::size_t k = i * likeliest; k < i * likeliest + asked; ++k)
             found.likeliest.push_back({tokens[k], std::bit_cast<float>(values[k])});
         sequence.prompt_log_probs.push_back(std::move(found));
     }
-    if (sequence.prompt_log_probs.size() + 1 == sequence.asked.sequence.prompt.size()) tell_prompt(sequence);
+    if (sequence.has_no_choice)
+        sequence.finish = FinishReason::failed;
+    else if (sequence.prompt_log_probs.size() + 1 == sequence.asked.sequence.prompt.size())
+        tell_prompt(sequence);
     return {};
 }
 

@@ -492,7 +492,7 @@ Result<void> DecoderScript::take_row(std::size_t r, const Job& job, Records& rec
     for (std::uint32_t i = 0; i < job.runs && row.sequence != kFree; ++i) {
         VKFORMER_TRY(const auto chosen, records.get(job.first_step + i, r));
         const std::int32_t token = chosen[0];  // what else is read may take the place of `chosen`
-        if (log_probs_) {
+        if (log_probs_ && token != kNoChoice) {
             const std::size_t rows = rows_.size();
             const LogProbPlace place = {.step = job.first_step + i, .in_job = i, .first = rows, .row = r, .rows = rows};
             VKFORMER_TRY(StepLogProbs found,

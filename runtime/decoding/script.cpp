@@ -9,7 +9,7 @@ namespace vkformer::decoding {
 
 Error no_choice() {
     return {
-        .code = ErrorCode::UnsupportedDtype,
+        .code = ErrorCode::NotANumber,
         .message =
             "the model gave no numbers (NaN) for the next token: something within it has become infinite, as it does "
             "where float16, which ends at 65504, is too small for a model; compute in float32",

@@ -141,6 +141,8 @@ Result<std::int32_t> SpeechSession::likeliest(std::span<const std::int32_t> choi
     VKFORMER_CHECK(start(*made, given, 0));
     VKFORMER_CHECK(made->program->submit());
     VKFORMER_TRY(const auto logits, read_tensor<float>(*made->program, made->graph.logits));
+    if (std::ranges::any_of(choices, [&](auto token) { return std::isnan(logits[static_cast<std::size_t>(token)]); }))
+        return no_choice();
     return *std::ranges::max_element(choices, {},
                                      [&](std::int32_t token) { return logits[static_cast<std::size_t>(token)]; });
 }
@@ -155,6 +157,7 @@ Result<std::vector<double>> SpeechSession::probability_of(Step& step, std::int32
         const double largest = *std::ranges::max_element(own);
         double total = 0;
         for (const float logit : own) total += std::exp(logit - largest);
+        if (std::isnan(total)) return no_choice();
         probabilities.push_back(std::exp(own[static_cast<std::size_t>(token)] - largest) / total);
     }
     return probabilities;

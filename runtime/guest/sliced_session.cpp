@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "core/try.hpp"
 #include "vulkan/run_clock.hpp"
@@ -153,6 +154,7 @@ Result<void> SlicedSession::warm_up(const std::function<void(std::uint32_t, doub
             const bool is_cut = cut_what_is_long();
             if (!is_cut) break;
         }
+        warms_up_ = true;
         script().forget();  // nothing of the round before serves again
         VKFORMER_CHECK(begin({.prompt = tokens, .max_tokens = 1}));
         for (double done = 0; has_work();) {
@@ -163,6 +165,7 @@ Result<void> SlicedSession::warm_up(const std::function<void(std::uint32_t, doub
         }
     }
     tell(kWarmUps - 1, 1);
+    warms_up_ = false;
     forget_all();
     return {};
 }
@@ -365,8 +368,10 @@ Result<void> SlicedSession::take(const Recorded& recorded) {
     for (const decoding::Job& job : recorded.jobs) {
         const auto taken = script().take(job, records);
         note_taken(job);
-        if (!taken) return taken;
-        if (const auto failure = script().failure()) return *failure;
+        // What a warm-up's tokens give is nobody's answer.
+        if (!taken && !(warms_up_ && taken.error().code == ErrorCode::NotANumber)) return taken;
+        const auto failure = script().failure();
+        if (failure && !warms_up_ && !std::exchange(has_told_failure_, true)) return *failure;
     }
     return {};
 }
@@ -386,6 +391,7 @@ Result<void> SlicedSession::retire_slices(std::uint64_t ticket) {
 void SlicedSession::drop_slices() {
     slices_.clear();
     job_.reset();
+    has_told_failure_ = false;
     place_ = {};
 }
 

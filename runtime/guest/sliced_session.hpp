@@ -87,8 +87,9 @@ private:
     vulkan::TimestampQueries queries_;  // two for each outstanding slice; empty without timestamps
     vulkan::Buffer readback_;           // the results of the steps, where the host sees them
 
-    std::optional<decoding::Job> job_;  // that is being recorded, or is next
-    vulkan::RunPlace place_;            // in its program
+    std::optional<decoding::Job> job_;                  // that is being recorded, or is next
+    vulkan::RunPlace place_;                            // in its program
+    bool warms_up_ = false, has_told_failure_ = false;  // the sequence at hand is nobody's; its failure was returned
     std::deque<Recorded> slices_;
 };
 

@@ -38,6 +38,8 @@ std::string_view bare(std::string_view name) {
     return prefix == kPrefixes.end() ? name : bare(name.substr(prefix->size()));
 }
 
+constexpr float kMostFloat16 = 65504;
+
 class Fitting {
 public:
     Fitting(const Opened<Decoder>& opened, const std::vector<Adapter>& adapters, DecoderWeights& weights)
@@ -56,6 +58,9 @@ public:
                     return Error{ErrorCode::UnsupportedConfig,
                                  adapter.source + ": the adapter changes " + one.first + " under two names"};
             }
+            if (!(std::abs(scale) <= kMostFloat16))
+                return Error{ErrorCode::UnsupportedConfig, adapter.source + ": alpha / rank is " +
+                                                               std::to_string(scale) + ", at most 65504 is supported"};
             first_columns_.push_back(columns);
             columns += rank;
             if (columns > kMostAdapterColumns)
@@ -148,8 +153,7 @@ private:
         const std::uint64_t rank = update.down.shape[0];
         VKFORMER_TRY(const std::vector<float> values, floats_of(update.up));
         VKFORMER_TRY(const std::vector<float> below, floats_of(update.down));
-        constexpr float kMost = 65504;
-        const auto is_large = [&](float value) { return std::abs(value) > kMost; };
+        const auto is_large = [&](float value) { return std::abs(value) > kMostFloat16; };
         if (std::ranges::any_of(values, is_large) || std::ranges::any_of(below, is_large))
             return Error{ErrorCode::UnsupportedConfig, adapter.source + ": the matrices that change " + origin.tensor +
                                                            " have numbers above 65504, which no adapter needs"};

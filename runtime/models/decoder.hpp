@@ -233,8 +233,7 @@ public:
     /// DecoderLayout::adapter_scales, as bits, of rows that have a scale of each adapter, or none: then none counts.
     std::vector<std::int32_t> adapter_words(std::span<const std::span<const float>> rows) const;
     static constexpr float kMostAdapterScale = 1000;
-    /// Errors: InvalidArgument (not a scale for each adapter, one that is no number, above kMostAdapterScale, or beyond float16 with the
-    /// adapter's own).
+    /// Errors: InvalidArgument (not a scale for each adapter, or one that is no number up to kMostAdapterScale).
     Result<void> check_adapters(std::span<const float> scales) const;
 
     /// Errors: InvalidArgument (heads that are no whole blocks of the format; it names their numbers).

@@ -32,7 +32,7 @@ void main() {
         token = given[row * p.positions + step + 1];
         is_given = true;
     }
-    if (token == p.eos && !is_given) finished[row] = 1;
+    if (p.eos >= 0 && token == p.eos && !is_given) finished[row] = 1;  // −1 is what was not chosen
     if (step < p.capacity) history[step * p.rows + row] = token;
     if (step < p.capacity && p.vocab > 0)
         scores[step * p.rows + row] =

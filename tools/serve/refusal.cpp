@@ -64,6 +64,7 @@ Refusal told(const Error& error) {
     switch (error.code) {
     case ErrorCode::InvalidArgument:
     case ErrorCode::UnsupportedConfig: return {400, error.message};  // what this model cannot be asked for
+    case ErrorCode::NotANumber: return {500, error.message};
     case ErrorCode::Cancelled: return {503, "the request was ended: the server is full or is being stopped"};
     case ErrorCode::OutOfHostMemory:
     case ErrorCode::OutOfDeviceMemory: return {503, "there is not enough memory for this request now"};

@@ -156,6 +156,10 @@ private:
         if (inputs.empty()) return;
         on_call_(inputs.size());
         auto made = run_(inputs);
+        if (!made && made.error().code == ErrorCode::NotANumber && shares.size() > 1) {
+            for (const Share& share : shares) call({share});  // whose it is, and nobody else's
+            return;
+        }
         if (!made) {
             for (const auto& [ticket, count] : shares)
                 if (made.error().code != ErrorCode::Cancelled || ticket->is_cancelled_ || is_ending())

@@ -29,6 +29,7 @@ vkf_result code_of(ErrorCode code) noexcept {
     case ErrorCode::OutOfDeviceMemory: return VKF_ERROR_OUT_OF_DEVICE_MEMORY;
     case ErrorCode::DeviceLost: return VKF_ERROR_DEVICE_LOST;
     case ErrorCode::Vulkan: return VKF_ERROR_VULKAN;
+    case ErrorCode::NotANumber: return VKF_ERROR_NOT_A_NUMBER;
     case ErrorCode::Cancelled: break;  // nothing in the C interface asks whether to stop
     }
     return VKF_ERROR_UNKNOWN;
@@ -99,6 +100,7 @@ const char* vkf_result_string(vkf_result result) {
     case VKF_ERROR_OUT_OF_HOST_MEMORY: return "VKF_ERROR_OUT_OF_HOST_MEMORY";
     case VKF_ERROR_OUT_OF_DEVICE_MEMORY: return "VKF_ERROR_OUT_OF_DEVICE_MEMORY";
     case VKF_ERROR_DEVICE_LOST: return "VKF_ERROR_DEVICE_LOST";
+    case VKF_ERROR_NOT_A_NUMBER: return "VKF_ERROR_NOT_A_NUMBER";
     case VKF_ERROR_VULKAN: return "VKF_ERROR_VULKAN";
     case VKF_ERROR_UNKNOWN: return "VKF_ERROR_UNKNOWN";
     case VKF_RESULT_MAX_ENUM: break;

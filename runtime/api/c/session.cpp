@@ -241,6 +241,8 @@ struct vkf_session {
     Result<void> make(vkf_progress_function progress, void* user);
     Result<void> begin(std::vector<std::int32_t> read, std::uint32_t limit, std::uint32_t answered = 0);
     Result<void> retire_done();
+    /// The same where the sequence at hand is left: what failed of it is nobody's concern.
+    Result<void> leave_sequence();
 };
 
 /// A decoder goes on from its tokens. An encoder–decoder begins anew: until it has caught up, the earlier ones are its tokens.
@@ -307,6 +309,12 @@ Result<void> vkf_session::retire_done() {
     VKFORMER_TRY(const std::uint64_t ticket, stepper->take_done());
     if (ticket > 0) VKFORMER_CHECK(sequence->retire(ticket));
     return {};
+}
+
+Result<void> vkf_session::leave_sequence() {
+    auto done = retire_done();
+    if (!done && done.error().code == ErrorCode::NotANumber) return {};
+    return done;
 }
 
 namespace {
@@ -400,7 +408,7 @@ vkf_result vkf_session_begin(vkf_session* session, const int32_t* tokens, size_t
     if (!session || (!tokens && count > 0)) return c::invalid("session and tokens are required");
     return c::guarded([&]() -> Result<void> {
         if (!session->sequence) return evicted();
-        VKFORMER_CHECK(session->retire_done());
+        VKFORMER_CHECK(session->leave_sequence());
         std::vector<float> before = std::exchange(session->begun_adapters, session->adapters);
         if (auto begun = session->begin({tokens, tokens + count}, max_tokens); !begun) {
             session->begun_adapters = std::move(before);
@@ -526,7 +534,7 @@ vkf_result vkf_session_cancel(vkf_session* session) {
         Result<void> result;
         if (session->stepper) {
             if (auto done = session->stepper->wait(UINT64_MAX); !done) result = done.error();
-            if (result) result = session->retire_done();
+            if (result) result = session->leave_sequence();
             session->stepper->forget();
         }
         if (session->sequence) session->sequence->cancel();
