@@ -34,12 +34,6 @@ Result<Value> state_slots(graph::Graph& graph, const models::Decoder& model, std
     return graph.input("state_slots", DType::i32, {rows, 2});
 }
 
-/// Absent where none counts.
-Result<Value> adapter_input(graph::Graph& graph, const models::Decoder& model, std::uint32_t rows, bool adapters) {
-    if (!adapters) return Value{};
-    return graph.input("adapter_scales", DType::f32, {rows, model.weights().adapter_columns});
-}
-
 Result<Value> page_table(graph::Graph& graph, const BatchOptions& options, std::uint32_t rows) {
     return graph.input("pages", DType::i32, {rows, graph::page_count(options.context)});
 }
@@ -98,7 +92,7 @@ Result<Value> add_chunk(BatchChunkGraph& chunk, const models::Decoder& model, co
     VKFORMER_TRY(chunk.starts, chunk.graph.input("starts", DType::i32, {rows}));
     VKFORMER_TRY(chunk.pages, page_table(chunk.graph, options, rows));
     VKFORMER_TRY(chunk.slots, state_slots(chunk.graph, model, rows));
-    VKFORMER_TRY(chunk.adapters, adapter_input(chunk.graph, model, rows, kind.adapters));
+    VKFORMER_TRY(chunk.adapters, adapter_input(chunk.graph, model, kind.adapters, "adapters", rows));
     models::DecoderLayout layout = layout_of(options, rows, len, chunk.pages, chunk.slots, chunk.adapters);
     if (chunk.slots) {
         VKFORMER_TRY(chunk.counts, chunk.graph.input("counts", DType::i32, {rows}));
@@ -158,7 +152,7 @@ Result<BatchStepGraph> batch_step_graph(const models::Decoder& model, const Batc
     if (!options.rules.banned_first.empty()) {
         VKFORMER_TRY(step.begins, graph.input("begins", DType::i32, rows));
     }
-    VKFORMER_TRY(step.adapters, adapter_input(graph, model, kind.rows, kind.adapters));
+    VKFORMER_TRY(step.adapters, adapter_input(graph, model, kind.adapters, "adapters", kind.rows));
     VKFORMER_TRY(const auto pass,
                  model.add_pass(graph, layout_of(options, kind.rows, 1, step.pages, step.slots, step.adapters),
                                 step.states.tokens, step.states.starts, models::Logits::all));

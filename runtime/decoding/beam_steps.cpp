@@ -58,7 +58,7 @@ Result<BeamStepGraph> beam_step_graph(const models::Decoder& model, const Decode
     const BeamLayout layout = {.beams = beams, .history = options.context, .further_ends = further_ends};
     VKFORMER_TRY(const Value tokens, graph.state("step_tokens", DType::i32, {beams, 1}));
     VKFORMER_TRY(const Value starts, graph.state("starts", DType::i32, {beams}));
-    VKFORMER_TRY(step.adapters, adapter_input(graph, model, options, "step_adapters", beams));
+    VKFORMER_TRY(step.adapters, adapter_input(graph, model, options.adapters, "step_adapters", beams));
     VKFORMER_TRY(const auto pass,
                  model.add_pass(graph, layout_of(options, rules, step.adapters), tokens, starts, models::Logits::all));
     graph.set_scope("beam");

@@ -75,9 +75,9 @@ constexpr std::int32_t kNoToken = -1;  // the host ends sequences, for it looks 
 
 }  // namespace
 
-Result<Value> adapter_input(graph::Graph& graph, const models::Decoder& model, const DecoderSessionOptions& options,
-                            const std::string& name, std::uint32_t rows) {
-    if (!options.adapters) return Value{};
+Result<Value> adapter_input(graph::Graph& graph, const models::Decoder& model, bool adapters, const std::string& name,
+                            std::uint32_t rows) {
+    if (!adapters) return Value{};
     return graph.input(name, DType::f32, {rows, model.weights().adapter_columns});
 }
 
@@ -93,7 +93,7 @@ Result<ChunkGraph> chunk_graph(const models::Decoder& model, const DecoderSessio
     if (has_checkpoints(model, options)) {
         VKFORMER_TRY(chunk.slots, chunk.graph.input("chunk_slots", DType::i32, {options.rows, 2}));
     }
-    VKFORMER_TRY(chunk.adapters, adapter_input(chunk.graph, model, options, "chunk_adapters", options.rows));
+    VKFORMER_TRY(chunk.adapters, adapter_input(chunk.graph, model, options.adapters, "chunk_adapters", options.rows));
     models::DecoderLayout layout = layout_of(options, len, extended, chunk.slots, chunk.adapters);
     layout.cache_rows = cache_rows;
     if (model.config().keeps_states()) {
@@ -158,7 +158,7 @@ Result<CheckGraph> check_graph(const models::Decoder& model, const DecoderSessio
     VKFORMER_TRY(check.tokens, graph.input("guess_tokens", DType::i32, {1, len}));
     VKFORMER_TRY(check.starts, graph.input("guess_starts", DType::i32, {1}));
     VKFORMER_TRY(check.positions, graph.input("guess_positions", DType::i32, {len}));
-    VKFORMER_TRY(check.adapters, adapter_input(graph, model, options, "guess_adapters", 1));
+    VKFORMER_TRY(check.adapters, adapter_input(graph, model, options.adapters, "guess_adapters", 1));
     VKFORMER_TRY(const auto pass, model.add_pass(graph, layout_of(options, len, false, {}, check.adapters),
                                                  check.tokens, check.starts, models::Logits::all));
     graph.set_scope("choice");
@@ -180,7 +180,7 @@ Result<DecoderStepGraph> step_graph(const models::Decoder& model, const DecoderS
     if (has_checkpoints(model, options)) {
         VKFORMER_TRY(step.slots, graph.state("state_slots", DType::i32, {options.rows, 2}));
     }
-    VKFORMER_TRY(step.adapters, adapter_input(graph, model, options, "step_adapters", options.rows));
+    VKFORMER_TRY(step.adapters, adapter_input(graph, model, options.adapters, "step_adapters", options.rows));
     VKFORMER_TRY(const auto pass, model.add_pass(graph, layout_of(options, 1, extended, step.slots, step.adapters),
                                                  step.states.tokens, step.states.starts, models::Logits::all));
     graph.set_scope("choice");

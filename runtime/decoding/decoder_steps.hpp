@@ -21,9 +21,9 @@ struct ChunkGraph {
         adapters;  ///< input f32, DecoderLayout::adapter_scales; absent without DecoderSessionOptions::adapters
 };
 
-/// DecoderLayout::adapter_scales of so many rows, an input of that name; absent without DecoderSessionOptions::adapters.
-Result<graph::Value> adapter_input(graph::Graph& graph, const models::Decoder& model,
-                                   const DecoderSessionOptions& options, const std::string& name, std::uint32_t rows);
+/// DecoderLayout::adapter_scales of so many rows, an input of that name; absent without `adapters`.
+Result<graph::Value> adapter_input(graph::Graph& graph, const models::Decoder& model, bool adapters,
+                                   const std::string& name, std::uint32_t rows);
 
 /// Of a model that keeps states, for one row: there are two states, of which one may stay what it was while the other one goes on.
 bool has_checkpoints(const models::Decoder& model, const DecoderSessionOptions& options);

@@ -207,8 +207,11 @@ Result<Adapter> open_file(const path& file_path) {
     if (type != "adapter") return file.unsupported("general.type", "adapter, for this is to be one");
     VKFORMER_TRY(const std::string kind, file.string("adapter.type"));
     if (kind != "lora") return file.unsupported("adapter.type", "lora");
-    const std::string_view invocation = "adapter.alora.invocation_tokens";
-    if (file.has(invocation)) return file.unsupported(invocation, "no such key: an adapter counts for all tokens");
+    constexpr auto kKnown = std::to_array<std::string_view>(
+        {"adapter.type", "adapter.lora.alpha", "adapter.lora.task_name", "adapter.lora.prompt_prefix"});
+    for (const formats::GgufValue& value : file.values())  // of aLoRA, say, which counts from some token on
+        if (value.key.starts_with("adapter.") && std::ranges::find(kKnown, value.key) == kKnown.end())
+            return file.unsupported(value.key, "no such key: an adapter counts for all tokens, as it is");
     VKFORMER_TRY(const double alpha,
                  file.real("adapter.lora.alpha", {.fallback = 0, .min = -kMostAlpha, .max = kMostAlpha}));
     VKFORMER_TRY(Adapter adapter, read_updates(file.weights(), "", {".lora_a", ".lora_b"}, ""));

@@ -130,10 +130,10 @@ private:
                 if (!update) continue;
                 VKFORMER_CHECK(check_shapes(adapters_[a], *update, *part));
                 const std::uint64_t column = first + first_columns_[a];
-                VKFORMER_TRY(const std::vector<float> below, floats_of(update->down));
+                VKFORMER_TRY(const std::vector<float> below, numbers_of(adapters_[a], update->down, *part));
+                VKFORMER_TRY(const std::vector<float> above, numbers_of(adapters_[a], update->up, *part));
                 std::ranges::copy(below, down.begin() + static_cast<std::ptrdiff_t>(column * in));
-                VKFORMER_CHECK(place_up(adapters_[a], *update, update->scale / weights_.adapters[a].scale, part->origin,
-                                        column, columns, up));
+                place_up(above, update->scale / weights_.adapters[a].scale, part->origin, column, columns, up);
                 for (const RowRange& range : part->origin.ranges) fitted_rows_[a][update] += range.count;
             }
             if (is_changed(*part)) first += weights_.adapter_columns;
@@ -145,24 +145,25 @@ private:
         return {};
     }
 
-    /// The rows that the weight has of the tensor, times a factor. Errors: UnsupportedConfig (numbers that float16 has not, with which one
-    /// adapter would make those NaN that do not ask for it).
-    static Result<void> place_up(const Adapter& adapter, const Adapter::Update& update, float factor,
-                                 const Origin& origin, std::uint64_t column, std::uint64_t columns,
-                                 std::vector<float>& up) {
-        const std::uint64_t rank = update.down.shape[0];
-        VKFORMER_TRY(const std::vector<float> values, floats_of(update.up));
-        VKFORMER_TRY(const std::vector<float> below, floats_of(update.down));
-        const auto is_large = [&](float value) { return std::abs(value) > kMostFloat16; };
-        if (std::ranges::any_of(values, is_large) || std::ranges::any_of(below, is_large))
-            return Error{ErrorCode::UnsupportedConfig, adapter.source + ": the matrices that change " + origin.tensor +
+    /// Errors: UnsupportedConfig (numbers that float16 has not, with which one adapter would make those NaN that do not ask for it).
+    static Result<std::vector<float>> numbers_of(const Adapter& adapter, const TensorData& matrix,
+                                                 const Projection& projection) {
+        VKFORMER_TRY(std::vector<float> values, floats_of(matrix));
+        if (std::ranges::any_of(values, [](float value) { return std::abs(value) > kMostFloat16; }))
+            return Error{ErrorCode::UnsupportedConfig, adapter.source + ": the matrices that change " +
+                                                           projection.origin.tensor +
                                                            " have numbers above 65504, which no adapter needs"};
+        return values;
+    }
+
+    /// The rows that the weight has of an update's `above` [rows, rank], times a factor, from that column on.
+    static void place_up(const std::vector<float>& above, float factor, const Origin& origin, std::uint64_t column,
+                         std::uint64_t columns, std::vector<float>& up) {
+        const std::uint64_t rank = above.size() / origin.rows;
         std::uint64_t to = 0;
         for (const RowRange& range : origin.ranges)
             for (std::uint64_t row = range.first; row < range.first + range.count; ++row, ++to)
-                for (std::uint64_t k = 0; k < rank; ++k)
-                    up[to * columns + column + k] = factor * values[row * rank + k];
-        return {};
+                for (std::uint64_t k = 0; k < rank; ++k) up[to * columns + column + k] = factor * above[row * rank + k];
     }
 
     /// Nothing that an adapter changes may be left as it is.

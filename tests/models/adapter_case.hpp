@@ -14,8 +14,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cpu/backend.hpp"
 #include "formats/safetensors.hpp"
 #include "models/adapter.hpp"
+#include "support/backends.hpp"
 #include "support/goldens.hpp"
 #include "support/must.hpp"
 
@@ -34,6 +36,22 @@ inline Result<models::Decoder> with_adapters(const std::filesystem::path& model,
         adapters.push_back(*std::move(adapter));
     }
     return models::with_adapters(opened, must(opened.load()), adapters);
+}
+
+/// A backend of the tests that keeps the activations as they are.
+inline graph::Backend& exact_backend(graph::Backend* backend) {
+    static const auto floats_on_cpu = cpu::make_cpu_backend<float>(cpu::QuantizedProducts::floats);
+    return backend == test_backends()[0] ? *floats_on_cpu : *backend;
+}
+
+inline std::filesystem::path base_folder(const std::string& model) { return goldens_dir() / "decoders" / model; }
+inline std::filesystem::path base_file(const std::string& model) {
+    return goldens_dir() / "gguf_decoders" / (model + ".gguf");
+}
+
+inline models::Decoder two_adapters() {
+    return must(with_adapters(base_folder("llama_gqa_odd"),
+                              {adapter_folder("llama_gqa_odd"), adapter_folder("llama_gqa_odd_second")}));
 }
 
 inline TensorData random_matrix(std::uint64_t rows, std::uint64_t columns, std::mt19937& random) {

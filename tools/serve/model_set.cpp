@@ -81,17 +81,14 @@ Result<LoadedModel> load_model(const ModelSet::Entry& entry, const ModelOptions&
     return LoadedModel(std::move(model));
 }
 
-bool has_adapter(const ModelSpec& spec, const std::string& name) {
-    return std::ranges::any_of(spec.adapters, [&](const Adapter& adapter) { return adapter.name == name; });
-}
+bool is_called(const ModelSpec& spec, const std::string& name) { return std::ranges::count(spec.names(), name) > 0; }
 
 /// Errors: InvalidArgument (a name that another model or adapter has; adapters of what is no language model).
 Result<void> check_names(const ModelSet::Entry& entry, const std::vector<std::unique_ptr<ModelSet::Entry>>& others) {
-    std::vector<std::string> names = {entry.spec.name};
-    for (const Adapter& adapter : entry.spec.adapters) names.push_back(adapter.name);
+    const std::vector<std::string> names = entry.spec.names();
     for (const std::string& name : names) {
-        const bool is_taken = std::ranges::any_of(
-            others, [&](const auto& other) { return other->spec.name == name || has_adapter(other->spec, name); });
+        const bool is_taken =
+            std::ranges::any_of(others, [&](const auto& other) { return is_called(other->spec, name); });
         if (is_taken || std::ranges::count(names, name) > 1)
             return Error{ErrorCode::InvalidArgument, "two models or adapters are called \"" + name + "\""};
     }
@@ -114,6 +111,12 @@ Labels labels_of(const ModelSet::Entry& entry) {
 }
 
 }  // namespace
+
+std::vector<std::string> ModelSpec::names() const {
+    std::vector<std::string> names = {name};
+    for (const Adapter& adapter : adapters) names.push_back(adapter.name);
+    return names;
+}
 
 std::string_view to_string(ModelKind kind) noexcept {
     switch (kind) {
@@ -457,8 +460,7 @@ ModelSet::Entry& ModelSet::named(const std::optional<std::string>& name,
                                  const std::function<bool(ModelKind)>& is_wanted) const {
     Entry* found = nullptr;
     for (const auto& entry : entries_) {
-        const bool is_named = name && (entry->spec.name == *name || has_adapter(entry->spec, *name));
-        if (name ? !is_named : !is_wanted(entry->kind)) continue;
+        if (name ? !is_called(entry->spec, *name) : !is_wanted(entry->kind)) continue;
         if (found)
             throw Refusal(400, "the server has several models for this; say which: /v1/models lists them", "model");
         found = entry.get();

@@ -32,8 +32,11 @@ namespace vkformer::serve {
 struct ModelSpec {
     std::string name;  ///< as clients call it
     std::filesystem::path path;
-    std::vector<Adapter>
-        adapters{};  ///< of a language model: clients call it by their names, too, and have them count then
+    /// Of a language model: clients call it by their names, too, and have them count then.
+    std::vector<Adapter> adapters{};
+
+    /// Its own, then those of its adapters.
+    std::vector<std::string> names() const;
 };
 
 enum class ModelKind : std::uint8_t { language, embeddings, rerank, translation, speech };

@@ -43,17 +43,11 @@ json describe_model(const ModelSet& models, const ModelSet::Entry& entry, const 
     return model;
 }
 
-/// By its own name, and then by those of its adapters.
-std::vector<std::string> names_of(const ModelSet::Entry& entry) {
-    std::vector<std::string> names = {entry.spec.name};
-    for (const Adapter& adapter : entry.spec.adapters) names.push_back(adapter.name);
-    return names;
-}
-
 void list_models(const ModelSet& models, std::time_t created, const Call& call) {
     json data = json::array();
     for (const auto& entry : models.entries())
-        for (const std::string& name : names_of(*entry)) data.push_back(describe_model(models, *entry, name, created));
+        for (const std::string& name : entry->spec.names())
+            data.push_back(describe_model(models, *entry, name, created));
     const json first = data.empty() ? json() : data.front()["id"], last = data.empty() ? json() : data.back()["id"];
     call.reply({{"object", "list"}, {"data", data}, {"first_id", first}, {"last_id", last}, {"has_more", false}});
 }
@@ -61,7 +55,7 @@ void list_models(const ModelSet& models, std::time_t created, const Call& call) 
 void show_model(const ModelSet& models, std::time_t created, std::string_view path, const Call& call) {
     const std::string name = call.request().path.substr(path.size());
     for (const auto& entry : models.entries())
-        if (std::ranges::count(names_of(*entry), name) > 0)
+        if (std::ranges::count(entry->spec.names(), name) > 0)
             return call.reply(describe_model(models, *entry, name, created));
     throw Refusal(404, "there is no such model here; /v1/models lists those that there are", "model",
                   "model_not_found");
