@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -92,10 +93,12 @@ Result<std::unique_ptr<SlicedSession>> SlicedSession::create(vulkan::VulkanBacke
     std::uint32_t nodes = 0;
     for (const graph::Plan* plan : plans) nodes += static_cast<std::uint32_t>(plan->graph.nodes().size());
     const bool has_warm_up = device.can_submit() && device.capabilities().timestamp_valid_bits > 0;
-    const auto tell = [&](std::uint32_t done) {
-        if (progress) progress(done, nodes * (has_warm_up ? 1 + kWarmUps : 1));
+    // What is cut is run in steps too small to count, and the last round may be left out.
+    auto tell = [&, told = std::uint32_t{0}](std::uint32_t done) mutable {
+        if (progress && done > told) progress(done, nodes * (has_warm_up ? 1 + kWarmUps : 1));
+        told = std::max(told, done);
     };
-    VKFORMER_CHECK(session->compile(parts, std::move(weights), tell));
+    VKFORMER_CHECK(session->compile(parts, std::move(weights), std::ref(tell)));
     VKFORMER_TRY(
         session->readback_,
         vulkan::Buffer::create(device, session->script().capacity() * session->record_words() * sizeof(std::int32_t),
