@@ -19,13 +19,9 @@
 #include "vkformer/log_probs.hpp"
 #include "vkformer/precision.hpp"
 #include "vkformer/result.hpp"
+#include "vkformer/weight_storage.hpp"
 
 namespace vkformer {
-
-enum class WeightStorage : std::uint8_t {
-    model,  ///< as the file has them where shaders read that: float16, bfloat16, Q8_0, Q4_0, Q4_K, Q5_K, Q6_K; else `precision`
-    precision,  ///< converted to the precision of the activations
-};
 
 enum class CacheStorage : std::uint8_t {
     precision,  ///< keys and values in the precision of the activations

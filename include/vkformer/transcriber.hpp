@@ -17,6 +17,7 @@
 #include "vkformer/export.h"
 #include "vkformer/precision.hpp"
 #include "vkformer/result.hpp"
+#include "vkformer/weight_storage.hpp"
 
 namespace vkformer {
 
@@ -25,6 +26,7 @@ struct TranscriberOptions {
     /// CPU backend and a CPU-type Vulkan device was measured faster for this model.
     std::string device = "auto";
     Precision precision = Precision::f32;
+    WeightStorage weights = WeightStorage::model;
     /// What is spoken, as the model spells it: "de". Empty: what the model folder says, else what the model hears in
     /// the first window.
     std::string language;

@@ -18,6 +18,7 @@
 #include "vkformer/export.h"
 #include "vkformer/precision.hpp"
 #include "vkformer/result.hpp"
+#include "vkformer/weight_storage.hpp"
 
 namespace vkformer {
 
@@ -26,6 +27,7 @@ struct TranslatorOptions {
     /// backend and a CPU-type Vulkan device was measured faster for this model.
     std::string device = "auto";
     Precision precision = Precision::f32;
+    WeightStorage weights = WeightStorage::model;
     std::uint32_t beams = 0;       ///< 1: greedy, up to 32; 0: what the model folder says
     std::uint32_t max_length = 0;  ///< tokens to generate at most; 0: what the model folder says
     std::uint32_t batch = 0;       ///< texts decoded together; 0: as many as the first call has, up to 32

@@ -22,6 +22,7 @@
 #include "vkformer/embedder.hpp"
 #include "vkformer/image.hpp"
 #include "vkformer/precision.hpp"
+#include "vkformer/weight_storage.hpp"
 
 namespace vkformer::python {
 
@@ -56,6 +57,8 @@ Embedder::Progress progress_of(Watch& watch, const nb::object& on_progress);
 
 /// (kind, layer, weights [heads, queries, keys]) of each.
 nb::list attention(std::vector<AttentionWeights> layers);
+
+inline WeightStorage storage_of(bool converts) { return converts ? WeightStorage::precision : WeightStorage::model; }
 
 /// What the options of all models have.
 struct CommonOptions {

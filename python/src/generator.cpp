@@ -124,16 +124,15 @@ void bind_generator(nb::module_& module) {
                bool convert_weights, bool cache_q8_0, std::uint32_t context, std::uint32_t batch, std::uint32_t beams,
                std::optional<float> length_penalty, std::optional<std::uint32_t> early_stopping,
                const nb::list& adapters) {
-                new (self)
-                    HeldGenerator(path_of(path),
-                                  common.in(GeneratorOptions{
-                                      .weights = convert_weights ? WeightStorage::precision : WeightStorage::model,
-                                      .cache = cache_q8_0 ? CacheStorage::q8_0 : CacheStorage::precision,
-                                      .context = context,
-                                      .batch = batch,
-                                      .beam_search = beam_search_of(beams, length_penalty, early_stopping),
-                                      .adapters = adapters_of(adapters)}),
-                                  on_progress);
+                new (self) HeldGenerator(
+                    path_of(path),
+                    common.in(GeneratorOptions{.weights = storage_of(convert_weights),
+                                               .cache = cache_q8_0 ? CacheStorage::q8_0 : CacheStorage::precision,
+                                               .context = context,
+                                               .batch = batch,
+                                               .beam_search = beam_search_of(beams, length_penalty, early_stopping),
+                                               .adapters = adapters_of(adapters)}),
+                    on_progress);
             },
             nb::arg("path"), nb::arg("common"), nb::arg("on_progress").none(), nb::kw_only(),
             nb::arg("convert_weights"), nb::arg("cache_q8_0"), nb::arg("context"), nb::arg("batch"), nb::arg("beams"),

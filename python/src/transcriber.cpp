@@ -11,13 +11,15 @@ void bind_transcriber(nb::module_& module) {
         .def(
             "__init__",
             [](HeldTranscriber* self, const nb::bytes& path, const CommonOptions& common, const nb::object& on_progress,
-               const nb::str& language, const nb::str& task, bool timestamps, std::uint32_t max_length,
-               std::uint32_t batch, std::optional<bool> condition_on_previous, std::vector<float> temperatures,
-               std::optional<double> compression_ratio_threshold, std::optional<double> log_prob_threshold,
-               std::optional<double> no_speech_threshold, std::uint64_t seed, bool word_timestamps) {
+               bool convert_weights, const nb::str& language, const nb::str& task, bool timestamps,
+               std::uint32_t max_length, std::uint32_t batch, std::optional<bool> condition_on_previous,
+               std::vector<float> temperatures, std::optional<double> compression_ratio_threshold,
+               std::optional<double> log_prob_threshold, std::optional<double> no_speech_threshold, std::uint64_t seed,
+               bool word_timestamps) {
                 new (self) HeldTranscriber(
                     path_of(path),
-                    common.in(TranscriberOptions{.language = text_of(language),
+                    common.in(TranscriberOptions{.weights = storage_of(convert_weights),
+                                                 .language = text_of(language),
                                                  .task = text_of(task),
                                                  .timestamps = timestamps,
                                                  .max_length = max_length,
@@ -31,9 +33,9 @@ void bind_transcriber(nb::module_& module) {
                                                  .word_timestamps = word_timestamps}),
                     on_progress);
             },
-            nb::arg("path"), nb::arg("common"), nb::arg("on_progress").none(), nb::kw_only(), nb::arg("language"),
-            nb::arg("task"), nb::arg("timestamps"), nb::arg("max_length"), nb::arg("batch"),
-            nb::arg("condition_on_previous").none(), nb::arg("temperatures"),
+            nb::arg("path"), nb::arg("common"), nb::arg("on_progress").none(), nb::kw_only(),
+            nb::arg("convert_weights"), nb::arg("language"), nb::arg("task"), nb::arg("timestamps"),
+            nb::arg("max_length"), nb::arg("batch"), nb::arg("condition_on_previous").none(), nb::arg("temperatures"),
             nb::arg("compression_ratio_threshold").none(), nb::arg("log_prob_threshold").none(),
             nb::arg("no_speech_threshold").none(), nb::arg("seed"), nb::arg("word_timestamps"))
         .def(

@@ -20,10 +20,11 @@ void bind_translator(nb::module_& module) {
         .def(
             "__init__",
             [](HeldTranslator* self, const nb::bytes& path, const CommonOptions& common, const nb::object& on_progress,
-               std::uint32_t beams, std::uint32_t max_length, std::uint32_t batch, std::uint32_t hypotheses,
-               const nb::str& from, const nb::str& to) {
+               bool convert_weights, std::uint32_t beams, std::uint32_t max_length, std::uint32_t batch,
+               std::uint32_t hypotheses, const nb::str& from, const nb::str& to) {
                 new (self) HeldTranslator(path_of(path),
-                                          common.in(TranslatorOptions{.beams = beams,
+                                          common.in(TranslatorOptions{.weights = storage_of(convert_weights),
+                                                                      .beams = beams,
                                                                       .max_length = max_length,
                                                                       .batch = batch,
                                                                       .hypotheses = hypotheses,
@@ -31,9 +32,9 @@ void bind_translator(nb::module_& module) {
                                                                       .to = text_of(to)}),
                                           on_progress);
             },
-            nb::arg("path"), nb::arg("common"), nb::arg("on_progress").none(), nb::kw_only(), nb::arg("beams"),
-            nb::arg("max_length"), nb::arg("batch"), nb::arg("hypotheses"), nb::arg("from_language"),
-            nb::arg("to_language"))
+            nb::arg("path"), nb::arg("common"), nb::arg("on_progress").none(), nb::kw_only(),
+            nb::arg("convert_weights"), nb::arg("beams"), nb::arg("max_length"), nb::arg("batch"),
+            nb::arg("hypotheses"), nb::arg("from_language"), nb::arg("to_language"))
         .def(
             "translate",
             [](HeldTranslator& self, const nb::list& given, const nb::object& on_progress, const Stop& stop) {

@@ -70,6 +70,15 @@ def test_the_next_best(device: str) -> None:
             vkformer.Translator(DATES, device, beams=beams, hypotheses=hypotheses, plain_shaders=True)
 
 
+def test_weights_are_kept_or_converted(device: str) -> None:
+    text = "Donnerstag, den 4. März 2021"
+    with vkformer.Translator(DATES, device, weights="dtype", plain_shaders=True) as translator:
+        assert translator.translate(text).text == "2021-03-04"
+    for make in (vkformer.Translator, vkformer.Transcriber):
+        with pytest.raises(ValueError, match="weights is 'q8_0', expected one of 'model', 'dtype'"):
+            make(DATES, device, weights="q8_0")  # type: ignore[arg-type]
+
+
 def test_languages(device: str) -> None:
     for entry in read_json("nllb_texts", "golden.json"):
         with vkformer.Translator(

@@ -162,8 +162,7 @@ class Generator(Model[_core.Generator]):
     """A language model (Llama, Mistral, Qwen, Gemma, Phi-3, GPT-2, …) on a device.
 
     path: a folder with config.json, safetensors files and tokenizer.json, or a GGUF file.
-    device, dtype: as of Translator.
-    weights: "model": as the file has them where shaders read that (float16, bfloat16, Q8_0, Q4_K, …); "dtype": converted.
+    device, dtype, weights: as of Translator.
     cache: "dtype": keys and values stored as activations are; "q8_0": rounded to 8 bits, a quarter of float32's memory.
     context: tokens of a sequence at most, prompt included; 0: the model's, at most 4096.
     batch: sequences that are generated together.
@@ -198,7 +197,7 @@ class Generator(Model[_core.Generator]):
                 _inputs.path(path),
                 options,
                 on_progress,
-                convert_weights=_inputs.choice(weights, "weights", ("model", "dtype")) == "dtype",
+                convert_weights=_inputs.converts_weights(weights),
                 cache_q8_0=_inputs.choice(cache, "cache", ("dtype", "q8_0")) == "q8_0",
                 context=_inputs.uint(context, "context"),
                 batch=_inputs.uint(batch, "batch"),

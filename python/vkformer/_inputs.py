@@ -43,6 +43,10 @@ def common(
     return _core.CommonOptions(name, dtype == "f16", bool(plain_shaders), variants_by_op(shader_variants)), on_progress
 
 
+def converts_weights(weights: str) -> bool:
+    return choice(weights, "weights", ("model", "dtype")) == "dtype"
+
+
 def device_choice(device: str | int) -> str:
     index = isinstance(device, int) and not isinstance(device, bool)
     return text(str(device) if index else device, "device")

@@ -11,8 +11,9 @@ from ._results import Segment, Transcription, Word
 class Transcriber(Model[_core.Transcriber]):
     """A Whisper from a folder: speech in, text out.
 
-    path: a folder with config.json, model.safetensors, tokenizer.json and generation_config.json.
-    device, dtype: as of Translator.
+    path: a folder with config.json, model.safetensors (or what ``vkformer convert`` makes of it), tokenizer.json and
+        generation_config.json.
+    device, dtype, weights: as of Translator.
     language: what is spoken, as the model spells it ("de"). Empty: what the folder says, else what the model hears first.
     task: "transcribe", or "translate" into English. Empty: what the folder says, else "transcribe".
     timestamps: segments with times. Without: text alone, windows are decoded ``batch`` at a time and know nothing of each other.
@@ -37,6 +38,7 @@ class Transcriber(Model[_core.Transcriber]):
         device: str | int = "auto",
         dtype: Dtype = "f32",
         *,
+        weights: Literal["model", "dtype"] = "model",
         language: str = "",
         task: Literal["", "transcribe", "translate"] = "",
         timestamps: bool = True,
@@ -57,6 +59,7 @@ class Transcriber(Model[_core.Transcriber]):
             _inputs.path(path),
             options,
             on_progress,
+            convert_weights=_inputs.converts_weights(weights),
             language=_inputs.text(language, "language"),
             task=_inputs.text(task, "task"),
             timestamps=bool(timestamps),

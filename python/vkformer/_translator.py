@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 from collections.abc import Iterable
-from typing import Any, SupportsIndex, Unpack, overload
+from typing import Any, Literal, SupportsIndex, Unpack, overload
 
 from . import _core, _inputs
 from ._inputs import Dtype, Path
@@ -11,10 +11,12 @@ from ._results import AttentionMaps, AttentionWeights, Translation
 class Translator(Model[_core.Translator]):
     """An encoder–decoder Transformer (MarianMT, NLLB, M2M100, BART, mBART, T5, …) or a recurrent model, from a folder.
 
-    path: a folder with config.json, model.safetensors and a tokenizer.
+    path: a folder with config.json, model.safetensors (or what ``vkformer convert`` makes of it) and a tokenizer.
     device: a Vulkan device by index, UUID or part of its name; "cpu": the CPU backend; "auto": a GPU, else whichever of the
         CPU backend and a CPU-type Vulkan device was measured faster for this model. Never falls back to another one.
-    dtype: how weights, activations and caches are stored, "f32" or "f16"; sums are float32 either way.
+    dtype: how activations and caches are stored, and weights that are converted, "f32" or "f16"; sums are float32 either way.
+    weights: "model": matrices as the file has them where shaders read that (float16, bfloat16, Q8_0, Q4_K, …); "dtype":
+        converted.
     beams: 1: greedy, up to 32; 0: what the model folder says.
     max_length: tokens to generate at most; 0: what the model folder says.
     batch: texts decoded together; 0: as many as the first call has, up to 32.
@@ -35,6 +37,7 @@ class Translator(Model[_core.Translator]):
         device: str | int = "auto",
         dtype: Dtype = "f32",
         *,
+        weights: Literal["model", "dtype"] = "model",
         beams: SupportsIndex = 0,
         max_length: SupportsIndex = 0,
         batch: SupportsIndex = 0,
@@ -49,6 +52,7 @@ class Translator(Model[_core.Translator]):
                 _inputs.path(path),
                 options,
                 on_progress,
+                convert_weights=_inputs.converts_weights(weights),
                 beams=_inputs.uint(beams, "beams"),
                 max_length=_inputs.uint(max_length, "max_length"),
                 batch=_inputs.uint(batch, "batch"),

@@ -9,15 +9,20 @@
 namespace vkformer::api {
 
 Result<std::vector<tuning::Workload>> generation_workload(const models::EncoderDecoder& model,
-                                                          const models::GenerationConfig& generation, DType dtype) {
+                                                          const models::GenerationConfig& generation, DType dtype,
+                                                          models::WeightFormat weights) {
     constexpr std::uint32_t kTokens = 16;
     const auto limits = model.limits();
     models::GenerationConfig config = generation;
     config.rules.forced_first = -1;  // one measurement serves all target languages
     config.max_steps = static_cast<std::uint32_t>(std::min<std::uint64_t>(kTokens, limits.target_len));
     const auto source_len = static_cast<std::uint32_t>(std::min<std::uint64_t>(kTokens, limits.source_len));
-    const models::DecodeLayout layout = {
-        .batch = 1, .beams = config.beams, .source_len = source_len, .max_steps = config.max_steps, .dtype = dtype};
+    const models::DecodeLayout layout = {.batch = 1,
+                                         .beams = config.beams,
+                                         .source_len = source_len,
+                                         .max_steps = config.max_steps,
+                                         .dtype = dtype,
+                                         .weights = weights};
     VKFORMER_TRY(auto encoder, decoding::encoder_graph(model, layout));
     VKFORMER_TRY(auto step, decoding::step_graph(model, layout, config));
     const std::map<std::string, std::vector<std::int32_t>> lengths = {

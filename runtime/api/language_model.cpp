@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "api/weight_storage.hpp"
 #include "core/try.hpp"
 #include "models/adapter.hpp"
 
@@ -112,8 +113,7 @@ decoding::DecoderSessionOptions session_options(const GeneratorOptions& options,
     return {.rows = options.batch,
             .context = options.context,
             .dtype = options.precision == Precision::f16 ? DType::f16 : DType::f32,
-            .weights = options.weights == WeightStorage::model ? models::WeightFormat::as_filed
-                                                               : models::WeightFormat::as_computed,
+            .weights = format_of(options.weights),
             .cache = options.cache == CacheStorage::q8_0 ? models::CacheFormat::q8_0 : models::CacheFormat::as_computed,
             .sample = sample};
 }

@@ -8,6 +8,7 @@
 
 #include "api/generation_workload.hpp"
 #include "api/open_backend.hpp"
+#include "api/weight_storage.hpp"
 #include "audio/mel.hpp"
 #include "core/try.hpp"
 #include "decoding/speech_segments.hpp"
@@ -113,6 +114,7 @@ Result<void> Transcriber::Impl::make_session(std::size_t windows) {
     decoding::SpeechSessionOptions wanted = {.rules = {.generation = speech.generation, .timestamps = {}},
                                              .batch = static_cast<std::uint32_t>(batch),
                                              .dtype = dtype_of(options),
+                                             .weights = api::format_of(options.weights),
                                              .alignment_heads = speech.alignment_heads,
                                              .median_width = speech.median_filter_width};
     if (options.timestamps)
@@ -359,8 +361,10 @@ Result<Transcriber> Transcriber::load(const std::filesystem::path& folder, const
     choose(speech.log_prob_threshold, options.log_prob_threshold, kLogProb);
     choose(speech.no_speech_threshold, options.no_speech_threshold, kNoSpeech);
     choose(speech.conditions_on_previous, options.condition_on_previous, false);
-    VKFORMER_TRY(auto device,
-                 opening.get([&] { return api::generation_workload(*model, speech.generation, dtype_of(options)); }));
+    VKFORMER_TRY(auto device, opening.get([&] {
+        return api::generation_workload(*model, speech.generation, dtype_of(options),
+                                               api::format_of(options.weights));
+    }));
     return Transcriber(std::make_unique<Impl>(Impl{.folder = folder,
                                                    .options = options,
                                                    .model = std::move(model),

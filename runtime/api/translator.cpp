@@ -5,6 +5,7 @@
 
 #include "api/generation_workload.hpp"
 #include "api/open_backend.hpp"
+#include "api/weight_storage.hpp"
 #include "core/try.hpp"
 #include "decoding/session.hpp"
 #include "models/generation_config.hpp"
@@ -76,7 +77,6 @@ struct Translator::Impl {
     api::OpenedBackend device;
     std::optional<decoding::Session> session;  // made by the first call, which fixes the batch
 
-    DType dtype() const { return dtype_of(options); }
     /// Without the text that ended it.
     std::string text_of(std::span<const std::int32_t> tokens) const {
         std::string text = tokenizer->decode(tokens);
@@ -141,8 +141,9 @@ Result<Translator> Translator::load(const std::filesystem::path& folder, const T
                          "generation_config.json has \"stop_strings\", but a beam search looks at whole "
                          "sequences and cannot end at a text: ask for one beam, or take them out of the file",
                      .hint = Hint::beams};
-    VKFORMER_TRY(auto device,
-                 opening.get([&] { return api::generation_workload(*model, generation, dtype_of(options)); }));
+    VKFORMER_TRY(auto device, opening.get([&] {
+        return api::generation_workload(*model, generation, dtype_of(options), api::format_of(options.weights));
+    }));
     return Translator(std::make_unique<Impl>(Impl{.folder = folder,
                                                   .options = options,
                                                   .model = std::move(model),
@@ -166,11 +167,13 @@ std::vector<std::string> pieces(const text::Tokenizer& tokenizer, std::span<cons
 
 /// The weights of a forward pass over tokens that are known.
 Result<std::vector<AttentionWeights>> attention_weights(const models::EncoderDecoder& model, graph::Backend& backend,
-                                                        DType dtype, std::span<const std::int32_t> source,
+                                                        const TranslatorOptions& options,
+                                                        std::span<const std::int32_t> source,
                                                         std::span<const std::int32_t> target) {
     VKFORMER_TRY(auto f, model.forward({.source_len = static_cast<std::uint32_t>(source.size()),
                                         .target_len = static_cast<std::uint32_t>(target.size()),
-                                        .dtype = dtype,
+                                        .dtype = dtype_of(options),
+                                        .weights = api::format_of(options.weights),
                                         .attention_weights = true}));
     VKFORMER_TRY(const auto program, backend.compile(graph::make_plan_for(backend, std::move(f.graph)),
                                                      backend.make_store(), backend.make_store()));
@@ -224,7 +227,7 @@ Result<AttentionMaps> Translator::attention(const std::string& text) {
     maps.source = pieces(*impl_->tokenizer, source);
     maps.read = pieces(*impl_->tokenizer, read);
     maps.written = pieces(*impl_->tokenizer, written);
-    VKFORMER_TRY(maps.weights, attention_weights(*impl_->model, *impl_->device.backend, impl_->dtype(), source, read));
+    VKFORMER_TRY(maps.weights, attention_weights(*impl_->model, *impl_->device.backend, impl_->options, source, read));
     return maps;
 }
 
@@ -268,7 +271,8 @@ Result<std::vector<Translation>> Translator::translate(std::span<const std::stri
         VKFORMER_TRY(auto session, decoding::Session::create(*impl_->device.backend, *impl_->model,
                                                              {.generation = impl_->generation,
                                                               .batch = static_cast<std::uint32_t>(batch),
-                                                              .dtype = impl_->dtype(),
+                                                              .dtype = dtype_of(impl_->options),
+                                                              .weights = api::format_of(impl_->options.weights),
                                                               .hypotheses = impl_->options.hypotheses}));
         impl_->session.emplace(std::move(session));
     }

@@ -71,8 +71,11 @@ Result<std::unique_ptr<SequenceScript>> make_sequence_script(const models::Encod
         return invalid("a beam search with " + std::to_string(g.beams) + " beams was asked for, it takes 2 to " +
                        std::to_string(graph::kMaxBeams) + "; 1: none");
     VKFORMER_CHECK(check_generation(model, g));
-    const models::DecodeLayout layout = {
-        .beams = g.beams, .source_len = options.source_capacity, .max_steps = g.max_steps, .dtype = options.dtype};
+    const models::DecodeLayout layout = {.beams = g.beams,
+                                         .source_len = options.source_capacity,
+                                         .max_steps = g.max_steps,
+                                         .dtype = options.dtype,
+                                         .weights = options.weights};
     return std::unique_ptr<SequenceScript>(std::make_unique<EncoderDecoderScript>(model, layout, g));
 }
 

@@ -67,6 +67,7 @@ EncoderDecoderScript& Session::script(std::uint32_t source_len, bool masked) {
                                          .source_len = source_len,
                                          .max_steps = options_.generation.max_steps,
                                          .dtype = options_.dtype,
+                                         .weights = options_.weights,
                                          .masked_source = masked};
     return scripts_.try_emplace({source_len, masked}, *model_, layout, options_.generation).first->second;
 }

@@ -19,8 +19,9 @@ namespace vkformer::decoding {
 
 struct SessionOptions {
     models::GenerationConfig generation;
-    std::uint32_t batch = 1;       ///< source sequences that are decoded together
-    DType dtype = DType::f32;      ///< of weights, activations and caches; log-probabilities are always f32
+    std::uint32_t batch = 1;   ///< source sequences that are decoded together
+    DType dtype = DType::f32;  ///< of activations and caches; log-probabilities are always f32
+    models::WeightFormat weights = models::WeightFormat::as_filed;
     std::uint32_t hypotheses = 1;  ///< of each source, the best first; at most as many as there are beams
 };
 

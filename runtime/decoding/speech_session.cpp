@@ -63,7 +63,8 @@ models::DecodeLayout SpeechSession::layout() const {
             .beams = 1,
             .source_len = static_cast<std::uint32_t>(model_->limits().source_len),
             .max_steps = options_.rules.generation.max_steps,
-            .dtype = options_.dtype};
+            .dtype = options_.dtype,
+            .weights = options_.weights};
 }
 
 Result<void> SpeechSession::hear(std::span<const std::vector<float>> windows) {

@@ -17,7 +17,8 @@ namespace vkformer::decoding {
 struct SpeechSessionOptions {
     SpeechRules rules;
     std::uint32_t batch = 1;   ///< windows that are heard together
-    DType dtype = DType::f32;  ///< of weights, activations and caches; log-probabilities are always f32
+    DType dtype = DType::f32;  ///< of activations and caches; log-probabilities are always f32
+    models::WeightFormat weights = models::WeightFormat::as_filed;
     std::vector<models::AlignmentHead> alignment_heads = {};  ///< for align(): see models::check_alignment
     std::uint32_t median_width = 7;                           ///< of their weights over time, odd
 };

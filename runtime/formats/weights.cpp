@@ -8,6 +8,7 @@
 
 #include "core/paths.hpp"
 #include "core/try.hpp"
+#include "formats/gguf.hpp"
 #include "formats/json.hpp"
 #include "formats/safetensors.hpp"
 
@@ -54,6 +55,15 @@ Result<Weights> open_shards(const std::filesystem::path& folder) {
     return Weights((folder / kIndexFile).string(), std::move(tensors));
 }
 
+Result<Weights> open_blocks(const std::filesystem::path& path) {
+    VKFORMER_TRY(const auto file, Gguf::open(path));
+    VKFORMER_TRY(const std::string architecture, file.string("general.architecture"));
+    if (architecture == kBlockArchitecture) return file.weights();
+    return Error{ErrorCode::InvalidArgument,
+                 path.string() + " is a model of its own (" + quote(architecture) +
+                     "), not the weights of the folder's config.json: name the file in place of the folder"};
+}
+
 /// Length of what two names have in common at both ends.
 std::size_t similarity(std::string_view a, std::string_view b) {
     const auto front = static_cast<std::size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
@@ -97,8 +107,10 @@ Result<Weights> open_weights(const std::filesystem::path& folder) {
         return Weights((folder / kSingleFile).string(), std::move(file).tensors());
     }
     if (file_exists(folder / kIndexFile)) return open_shards(folder);
+    if (file_exists(folder / kBlockFile)) return open_blocks(folder / kBlockFile);
     if (!file_exists(folder)) return Error{ErrorCode::FileNotFound, "there is no folder " + folder.string()};
-    std::string message = folder.string() + " has neither " + kSingleFile + " nor " + kIndexFile;
+    std::string message =
+        folder.string() + " has neither " + kSingleFile + " nor " + kIndexFile + " nor " + std::string(kBlockFile);
     if (file_exists(folder / "pytorch_model.bin") || file_exists(folder / "pytorch_model.bin.index.json"))
         message +=
             "; pytorch_model.bin is a Python pickle, which vkformer does not open. Convert it once with transformers: "

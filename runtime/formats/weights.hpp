@@ -44,9 +44,14 @@ private:
     RefusedTensors refused_;
 };
 
-/// The weights of a Hugging Face folder: `model.safetensors`, or the shards that `model.safetensors.index.json` lists. The
+/// What holds a folder's weights where some are in block formats, which safetensors have none of: a GGUF file with the names, the shapes
+/// and the order of rows of the folder's safetensors, of an architecture of its own, so that nobody takes it for a model.
+inline constexpr std::string_view kBlockFile = "model.gguf";
+inline constexpr std::string_view kBlockArchitecture = "vkformer";
+
+/// The weights of a Hugging Face folder: `model.safetensors`, the shards that `model.safetensors.index.json` lists, or kBlockFile. The
 /// files are mapped, not read. Errors: FileNotFound (says what to do where only `pytorch_model.bin` is there), CorruptFile,
-/// UnsupportedDtype.
+/// UnsupportedDtype; InvalidArgument (model.gguf is a model of its own).
 Result<Weights> open_weights(const std::filesystem::path& folder);
 
 }  // namespace vkformer::formats

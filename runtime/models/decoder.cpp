@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "core/try.hpp"
-#include "graph/weight_dtype.hpp"
 #include "models/weight_reader.hpp"
 
 namespace vkformer::models {
@@ -20,8 +19,6 @@ namespace {
 using graph::Graph;
 using graph::Value;
 
-/// linear reads these only with rows of whole words of its block loads.
-constexpr std::uint64_t kWeightOnlyMultiple = 32;
 constexpr std::uint32_t kSplitKeys = 128;  // keys of a workgroup in a decode step
 
 /// The first row of a table, `count` times.
@@ -169,11 +166,7 @@ public:
     const std::vector<Value>& caches() const noexcept { return caches_; }
 
 private:
-    DType storage_of(const TensorData& data) const {
-        const bool stays = layout_.weights == WeightFormat::as_filed && graph::is_unpacked(data.dtype, layout_.dtype) &&
-                           data.shape.back() % kWeightOnlyMultiple == 0;
-        return stays ? data.dtype : layout_.dtype;
-    }
+    DType storage_of(const TensorData& data) const { return stored_dtype(data, layout_.dtype, layout_.weights); }
 
     /// The rows of type 0 are a table of positions that are all alike: no op adds one row to all.
     Result<Value> add_types(Value x, Value types) {

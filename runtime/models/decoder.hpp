@@ -13,6 +13,7 @@
 
 #include "graph/builders.hpp"
 #include "models/layer_weights.hpp"
+#include "models/weight_format.hpp"
 
 namespace vkformer::models {
 
@@ -173,12 +174,6 @@ struct DecoderWeights {
     };
     std::vector<Adapter> adapters;
     std::uint32_t adapter_columns = 0;  ///< of all together, and some that are nobody's
-};
-
-/// How weights are stored on the device.
-enum class WeightFormat : std::uint8_t {
-    as_computed,  ///< in the dtype of the activations
-    as_filed,  ///< 16 bits and GGUF's block formats stay what they are where a product can read them; others as computed
 };
 
 /// How keys and values are stored in their caches.

@@ -27,8 +27,8 @@ Result<TensorData> positions_of_type_0(const EncoderWeights& weights) {
 
 Result<Value> Encoder::embed(const EncoderLayers& build, Graph& graph, const EncoderTensors& t, DType dtype) const {
     graph.set_scope("embeddings");
-    VKFORMER_TRY(const Value table, graph.weight("embeddings.words", weights_.embedding, dtype));
-    VKFORMER_TRY(const Value words, graph::embedding(graph, t.tokens, table));
+    VKFORMER_TRY(const Value table, build.matrix("embeddings.words", weights_.embedding));
+    VKFORMER_TRY(const Value words, graph::embedding(graph, t.tokens, table, 1, dtype));
     const bool adds_type_0 = !t.types && config_.types > 0;
     TensorData rows = weights_.positions;
     if (adds_type_0) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "graph/builders.hpp"
+#include "models/weight_format.hpp"
 #include "vkformer/attention_weights.hpp"
 
 namespace vkformer::models {
@@ -19,7 +20,8 @@ enum class SourceMask : std::uint8_t {
 
 struct ForwardOptions {
     std::uint32_t batch = 1, source_len = 1, target_len = 1;
-    DType dtype = DType::f32;
+    DType dtype = DType::f32;  ///< of activations: f32 or f16
+    WeightFormat weights = WeightFormat::as_filed;
     SourceMask source_mask = SourceMask::none;
     bool target_mask = false;        ///< adds an additive mask over the target's tokens to the causal one
     bool attention_weights = false;  ///< by the path of scores, softmax and weighted sum, whose weights are outputs
@@ -52,8 +54,9 @@ struct DecodeLayout {
     std::uint32_t beams = 1;       ///< rows of the decoder per source sequence
     std::uint32_t source_len = 1;  ///< tokens per source sequence, padding included
     std::uint32_t max_steps = 1;   ///< tokens to generate at most: the capacity of the self-attention caches
-    DType dtype = DType::f32;      ///< of weights, activations and caches: f32 or f16
-    bool masked_source = false;    ///< false: the source is padded on the right; true: any position may be masked
+    DType dtype = DType::f32;      ///< of activations and caches: f32 or f16
+    WeightFormat weights = WeightFormat::as_filed;
+    bool masked_source = false;  ///< false: the source is padded on the right; true: any position may be masked
 
     std::uint32_t rows() const noexcept { return batch * beams; }
 };

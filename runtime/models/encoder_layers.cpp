@@ -73,10 +73,13 @@ Result<Value> EncoderLayers::heads(const std::string& name, const Projection& pr
     return graph_.reshape(y, {shape[0], shape[1], config_.heads, config_.hidden_size / config_.heads});
 }
 
+Result<Value> EncoderLayers::matrix(const std::string& name, const TensorData& data) const {
+    return graph_.weight(name, data, is_quantized(data.dtype) ? data.dtype : dtype_);
+}
+
 Result<Value> EncoderLayers::linear(const std::string& name, const Projection& projection, Value x) const {
     graph_.set_scope(name);
-    const DType stored = is_quantized(projection.weight.dtype) ? projection.weight.dtype : dtype_;
-    VKFORMER_TRY(const Value weight, graph_.weight(name + ".weight", projection.weight, stored));
+    VKFORMER_TRY(const Value weight, matrix(name + ".weight", projection.weight));
     Value bias;
     if (!projection.bias.bytes.empty()) {
         VKFORMER_TRY(bias, graph_.weight(name + ".bias", projection.bias, dtype_));

@@ -32,7 +32,7 @@ struct EncoderLayerWeights {
 /// The pieces of an encoder's network for one graph. Borrows what it is made of.
 class EncoderLayers {
 public:
-    /// `dtype`: of weights and activations, f32 or f16.
+    /// `dtype`: of activations and of weights that are no matrices in a block format, f32 or f16.
     EncoderLayers(const EncoderLayerConfig& config, graph::Graph& graph, DType dtype)
         : config_(config), graph_(graph), dtype_(dtype) {}
 
@@ -42,6 +42,8 @@ public:
     Result<graph::Value> stack(const std::string& name, std::span<const EncoderLayerWeights> layers, graph::Value x,
                                const graph::AttentionMask& mask, std::vector<graph::Value>* attention) const;
 
+    /// The weight of a product, or a table of tokens.
+    Result<graph::Value> matrix(const std::string& name, const TensorData& data) const;
     Result<graph::Value> linear(const std::string& name, const Projection& projection, graph::Value x) const;
     Result<graph::Value> norm(const std::string& name, const NormWeights& norm, graph::Value x) const;
 

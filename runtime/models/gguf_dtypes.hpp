@@ -15,6 +15,9 @@ namespace vkformer::models {
 /// `notes`. Integers stay as they are.
 void choose_gguf_dtypes(std::vector<formats::OutputTensor>& tensors, DType wanted, std::vector<std::string>& notes);
 
+/// The same for the tensors of a folder, by their names there: matrices of products and tables of tokens. The others keep their dtypes.
+void choose_folder_dtypes(std::vector<formats::OutputTensor>& tensors, DType wanted, std::vector<std::string>& notes);
+
 /// llama.cpp's number for a file mostly of that dtype (general.file_type).
 std::uint32_t gguf_file_type(DType dtype);
 

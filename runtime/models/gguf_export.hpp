@@ -32,4 +32,10 @@ Result<GgufContents> requantized(const formats::Gguf& file, DType dtype);
 /// UnsupportedConfig (an architecture, an option or a tokenizer that has no place in the format, by name).
 Result<GgufContents> exported_to_gguf(const std::filesystem::path& folder, DType dtype);
 
+/// The weights of a folder, which all that read folders take (formats::kBlockFile), matrices at `dtype`, a block format: tensors keep
+/// their names, shapes and order, and what is no matrix of a product or a table of tokens its dtype. Of less than eight bits the tables
+/// and the head become q6_k; narrow rows as above. Errors: those of open_model and of its load; UnsupportedConfig (a language model,
+/// which is written as a GGUF file; a recurrent model, whose matrices no op reads in blocks).
+Result<GgufContents> quantized_folder(const std::filesystem::path& folder, DType dtype);
+
 }  // namespace vkformer::models

@@ -60,14 +60,16 @@ public:
 
     enum class Side : std::uint8_t { encoder, decoder };
 
-    Builder(const Seq2Seq& model, Side side, Graph& graph, DType dtype)
+    /// `dtype`: of activations, f32 or f16.
+    Builder(const Seq2Seq& model, Side side, Graph& graph, DType dtype, WeightFormat format)
         : config_(model.config_),
           weights_(model.weights_),
           stack_(side == Side::encoder ? model.config_.encoder : model.config_.decoder),
           stack_weights_(side == Side::encoder ? model.weights_.encoder : model.weights_.decoder),
           name_(side == Side::encoder ? "encoder" : "decoder"),
           graph_(graph),
-          dtype_(dtype) {}
+          dtype_(dtype),
+          format_(format) {}
 
     const std::vector<Layer>& layers() const { return stack_weights_.layers; }
     std::string scope(std::size_t layer, const std::string& what) const {
@@ -78,8 +80,8 @@ public:
     Result<Value> embed(Value tokens, Value starts) {
         graph_.set_scope(name_);
         const TensorData& table = stack_weights_.embedding;
-        VKFORMER_TRY(const Value stored, graph_.weight(embedding_name(table), table, dtype_));
-        VKFORMER_TRY(Value x, graph::embedding(graph_, tokens, stored, config_.embedding_scale));
+        VKFORMER_TRY(const Value stored, matrix(embedding_name(table), table));
+        VKFORMER_TRY(Value x, graph::embedding(graph_, tokens, stored, config_.embedding_scale, dtype_));
         VKFORMER_TRY(x, add_positions(x, starts));
         return norm(name_ + ".embedding_norm", stack_weights_.embedding_norm, x);
     }
@@ -284,7 +286,7 @@ public:
         graph_.set_scope("lm_head");
         VKFORMER_TRY(const Value rows, graph_.reshape(normed, {graph_.shape(normed).row_count(), config_.d_model}));
         const TensorData& head = weights_.lm_head.weight;
-        VKFORMER_TRY(const Value table, graph_.weight(embedding_name(head), head, dtype_));
+        VKFORMER_TRY(const Value table, matrix(embedding_name(head), head));
         VKFORMER_TRY(const Value bias, optional_weight("lm_head.bias", weights_.lm_head.bias));
         return graph::linear(graph_, rows, table, bias, DType::f32);
     }
@@ -313,6 +315,11 @@ private:
         return graph::positional_embedding(graph_, x, positions, starts);
     }
 
+    /// Of a product, or a table of tokens.
+    Result<Value> matrix(const std::string& name, const TensorData& data) {
+        return graph_.weight(name, data, stored_dtype(data, dtype_, format_));
+    }
+
     /// Absent where there is no data.
     Result<Value> optional_weight(const std::string& name, const TensorData& data) {
         if (data.bytes.empty()) return Value{};
@@ -321,7 +328,7 @@ private:
 
     Result<Value> linear(const std::string& at, const Projection& w, Value x) {
         graph_.set_scope(at);
-        VKFORMER_TRY(const Value weight, graph_.weight(at + ".weight", w.weight, dtype_));
+        VKFORMER_TRY(const Value weight, matrix(at + ".weight", w.weight));
         VKFORMER_TRY(const Value bias, optional_weight(at + ".bias", w.bias));
         return graph::linear(graph_, x, weight, bias);
     }
@@ -359,6 +366,7 @@ private:
     std::string name_;
     Graph& graph_;
     DType dtype_;
+    WeightFormat format_;
     Value relative_bias_;  // of the last layer that has a table
 };
 
@@ -387,12 +395,12 @@ Result<ForwardGraph> Seq2Seq::forward(const ForwardOptions& options) const {
     }
 
     auto* maps = options.attention_weights ? &f.attention : nullptr;
-    Builder encoder(*this, Builder::Side::encoder, g, options.dtype);
+    Builder encoder(*this, Builder::Side::encoder, g, options.dtype, options.weights);
     VKFORMER_TRY(f.encoder_hidden,
                  encoder.encoder(config_.mel_bins ? f.source_features : f.source_tokens, source_mask, maps));
     g.mark_output(f.encoder_hidden);
 
-    Builder decoder(*this, Builder::Side::decoder, g, options.dtype);
+    Builder decoder(*this, Builder::Side::decoder, g, options.dtype, options.weights);
     const auto attend_to_encoder = [&](std::size_t layer, Value query) {
         return decoder.attend(layer, AttentionKind::cross, *decoder.layers()[layer].cross, query, f.encoder_hidden,
                               source_mask, maps);
@@ -415,16 +423,17 @@ Result<SourceTensors> Seq2Seq::add_encoder(Graph& graph, const DecodeLayout& lay
     } else {
         VKFORMER_TRY(source.tokens, graph.input("input_ids", DType::i32, {layout.batch, layout.source_len}));
     }
-    Builder encoder(*this, Builder::Side::encoder, graph, layout.dtype);
+    Builder encoder(*this, Builder::Side::encoder, graph, layout.dtype, layout.weights);
     VKFORMER_TRY(const Value hidden,
                  encoder.encoder(config_.mel_bins ? source.features : source.tokens, mask_of(source), nullptr));
-    VKFORMER_CHECK(Builder(*this, Builder::Side::decoder, graph, layout.dtype).keep_source(layout, hidden));
+    VKFORMER_CHECK(
+        Builder(*this, Builder::Side::decoder, graph, layout.dtype, layout.weights).keep_source(layout, hidden));
     return source;
 }
 
 Result<EncoderDecoder::Step> Seq2Seq::add_decoder_step(Graph& graph, const DecodeLayout& layout, Value tokens,
                                                        Value starts) const {
-    Builder decoder(*this, Builder::Side::decoder, graph, layout.dtype);
+    Builder decoder(*this, Builder::Side::decoder, graph, layout.dtype, layout.weights);
     Step step;
     VKFORMER_TRY(step.source, source_states(graph, layout));
     const AttentionMask mask = mask_of(step.source);
@@ -445,7 +454,7 @@ Result<EncoderDecoder::Step> Seq2Seq::add_decoder_step(Graph& graph, const Decod
 
 Result<EncoderDecoder::KnownTarget> Seq2Seq::add_known_target(Graph& graph, const DecodeLayout& layout, Value tokens,
                                                               std::span<const std::uint32_t> layers) const {
-    Builder decoder(*this, Builder::Side::decoder, graph, layout.dtype);
+    Builder decoder(*this, Builder::Side::decoder, graph, layout.dtype, layout.weights);
     if (layers.back() >= decoder.layers().size())
         return Error{ErrorCode::InvalidArgument, "the decoder has no layer " + std::to_string(layers.back())};
     KnownTarget target;

@@ -13,6 +13,7 @@
 
 #include "models/decoder_case.hpp"
 #include "models/tiny_llama.hpp"
+#include "models/write_blocks.hpp"
 #include "support/backends.hpp"
 #include "support/interposer.hpp"
 #include "support/temporary_folder.hpp"
@@ -682,6 +683,30 @@ TEST_CASE("the making of a session tells how far it is", "[api][c][guest][sessio
         CHECK(told.done == told.total);
         CHECK(told.is_rising);
     }
+}
+
+TEST_CASE("a translation's matrices stay in blocks on the device", "[api][c][guest][session][quantized]") {
+    if (vulkan_device_indices().empty()) return;
+    const TemporaryFolder folder;
+    write_blocks(std::filesystem::path(VKFORMER_SOURCE_DIR) / "samples/models/date-normalizer", folder / "blocks",
+                 DType::q8_0);
+    const VkfDevice device = own_device(vulkan_device_indices().back());
+    const VkfModel model = load_model(*device, (folder / "blocks").string());
+    vkf_session_info info = VKF_SESSION_INFO_INIT;
+    info.source_capacity = 48;
+    info.context = 16;
+    std::vector<std::uint64_t> weights;
+    for (const VkBool32 as_filed : {VK_TRUE, VK_FALSE}) {
+        info.weights_as_filed = as_filed;
+        vkf_session_memory memory = VKF_SESSION_MEMORY_INIT;
+        succeed(vkf_session_query_memory(model.get(), &info, &memory));
+        weights.push_back(memory.weights);
+        const VkfSession session = make_session(*model, info);
+        begin(*session, tokenize(*model, "Donnerstag, den 4. März 2021"), 0);
+        (void)run_stepped(*session, 0);
+        CHECK(text_of(*session) == "2021-03-04");
+    }
+    CHECK(weights[0] * 5 < weights[1] * 2);
 }
 
 TEST_CASE("a translation's text grows with its tokens, and is cut between characters", "[api][c][guest][session]") {

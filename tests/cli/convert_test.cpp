@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// vkformer inspect and convert.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -10,9 +11,11 @@
 #include "core/block_format.hpp"
 #include "formats/gguf.hpp"
 #include "formats/safetensors.hpp"
+#include "support/files.hpp"
 #include "support/gguf_bytes.hpp"
 #include "support/goldens.hpp"
 #include "support/temporary_folder.hpp"
+#include "support/wav.hpp"
 
 #ifdef VKFORMER_CLI
 
@@ -104,7 +107,10 @@ TEST_CASE("convert writes other dtypes", "[cli][gguf]") {
     CHECK_FALSE(joined->has("split.count"));
     CHECK(joined->tensors().size() == 5);
 
-    refuses("convert --dtype q4_0 " + quoted(marian) + " " + quoted(folder / "y"), "safetensors hold no q4_0 blocks");
+    refuses("convert --dtype q4_0 " + quoted(marian) + " " + quoted(folder / "y.safetensors"),
+            "safetensors hold no q4_0 blocks");
+    refuses("convert --dtype f16 " + quoted(marian / "model.safetensors") + " " + quoted(folder / "y"),
+            "name one that ends in .safetensors");
     refuses("convert --dtype f16 " + quoted(marian) + " " + quoted(folder / "y.gguf"), "\"marian\", supported: llama");
     refuses("convert --dtype f16 " + quoted(types) + " " + quoted(folder / "y"), "ends in .gguf");
     refuses("convert --dtype f17 a b", "f17");
@@ -141,6 +147,84 @@ TEST_CASE("convert reads and writes every block format", "[cli][gguf][quantized]
         CHECK(run("convert --quiet --dtype f32 " + quoted(there) + " " + quoted(back)).exit_code == 0);
         CHECK(values_of(back, "blk.1.ffn_down.weight") == values_of(there, "blk.1.ffn_down.weight"));
     }
+}
+
+TEST_CASE("convert writes folders in block formats, which all commands take", "[cli][quantized][folder]") {
+    const TemporaryFolder folder;
+    const fs::path dates = fs::path(VKFORMER_SOURCE_DIR) / "samples/models/date-normalizer";
+    const fs::path blocks = folder / "blocks";
+    const std::string dtype = GENERATE("q8_0", "q5_k");
+    CAPTURE(dtype);
+    const Outcome converted = run("convert --dtype " + dtype + " " + quoted(dates) + " " + quoted(blocks));
+    CHECK(converted.exit_code == 0);
+    CHECK(converted.err.empty() == (dtype == "q8_0"));
+    if (dtype != "q8_0")
+        CHECK_THAT(converted.err, ContainsSubstring("shared.weight is stored as q8_0: its rows of 128"));
+    CHECK_FALSE(fs::exists(blocks / "model.safetensors"));
+    CHECK(fs::file_size(blocks / "model.gguf") < fs::file_size(dates / "model.safetensors") / 3);
+    CHECK(read_file(blocks / "config.json") == read_file(dates / "config.json"));
+
+    std::ifstream file(dates / "eval.tsv");
+    std::string texts, expected;
+    for (std::string line; std::getline(file, line) && std::ranges::count(texts, '\n') < 40;) {
+        const std::size_t tab = line.find('\t');
+        texts += line.substr(0, tab) + "\n";
+        expected += line.substr(tab + 1) + "\n";
+    }
+    const std::string translate = "translate -q -d cpu -m " + quoted(blocks);
+    for (const char* options : {"", " --weights dtype", " --plain", " --dtype f16 --beams 1"})
+        CHECK(run(translate + options, texts).out == expected);
+    refuses(translate + " --weights f32", "--weights");
+    const Outcome program = run("bench model -q --json --runs 1 -d cpu -m " + quoted(blocks));
+    CHECK(json::parse(program.out)["weights"] == "model");
+    CHECK(run("validate -q -d cpu -m " + quoted(blocks)).exit_code == 0);
+    CHECK_THAT(run("inspect " + quoted(blocks)).out, ContainsSubstring(dtype == "q8_0" ? "q8_0" : "q5_k"));
+
+    // Blocks become floats again, and blocks.
+    CHECK(run("convert --dtype f32 " + quoted(blocks) + " " + quoted(folder / "floats")).exit_code == 0);
+    CHECK(run("translate -q -d cpu -m " + quoted(folder / "floats"), texts).out == expected);
+    refuses("convert --dtype q4_0 " + quoted(blocks) + " " + quoted(folder / "floats"),
+            "would be read in place of the new model.gguf");
+    CHECK(run("convert -q --dtype q4_0 " + quoted(blocks) + " " + quoted(folder / "again")).exit_code == 0);
+    CHECK(fs::file_size(folder / "again/model.gguf") < fs::file_size(blocks / "model.gguf"));
+}
+
+TEST_CASE("convert writes a Whisper in block formats", "[cli][quantized][folder][speech]") {
+    const TemporaryFolder folder;
+    const fs::path blocks = folder / "blocks", sound = folder / "sound.wav";
+    CHECK(run("convert -q --dtype q8_0 " + quoted(speech_folder("whisper_texts")) + " " + quoted(blocks)).exit_code ==
+          0);
+    CHECK_THAT(run("inspect " + quoted(blocks)).out, ContainsSubstring("q8_0"));
+    std::ofstream(sound, std::ios::binary)
+        << wav(Golden("speech/whisper_texts/golden.safetensors").floats("clip0"), 8000);
+    for (const char* options : {"", " --weights dtype"})
+        CHECK(run("transcribe -q -d cpu --no-timestamps --max-length 24 -m " + quoted(blocks) + " " + quoted(sound) +
+                  options)
+                  .out == "The cat sat on the mat.\n");
+}
+
+TEST_CASE("convert says what has no blocks", "[cli][quantized][folder][errors]") {
+    const TemporaryFolder folder;
+    const fs::path blocks = folder / "blocks";
+    const auto convert = [&](const fs::path& source) {
+        return "convert --dtype q8_0 " + quoted(source) + " " + quoted(blocks);
+    };
+    refuses(convert(goldens_dir() / "decoders/qwen2"), "is a language model: name a .gguf file to write");
+    refuses(convert(goldens_dir() / "seq2seq/gru_dot_local_p"), "supported: that of a Transformer (for block formats)");
+    refuses(convert(goldens_dir() / "seq2seq"), "config.json");
+    CHECK_FALSE(fs::exists(blocks));
+}
+
+TEST_CASE("convert takes the stages of a sentence model along", "[cli][quantized][folder]") {
+    const TemporaryFolder folder;
+    const fs::path source = goldens_dir() / "sentences" / "embedder", blocks = folder / "blocks",
+                   floats = folder / "f32";
+    CHECK(run("convert -q --dtype q8_0 " + quoted(source) + " " + quoted(blocks)).exit_code == 0);
+    CHECK(run("convert --dtype f32 " + quoted(source) + " " + quoted(floats)).exit_code == 0);
+    const std::string before = run("embed -q -d cpu -m " + quoted(source) + " one two").out;
+    CHECK(!before.empty());
+    CHECK(run("embed -q -d cpu -m " + quoted(floats) + " one two").out == before);
+    CHECK(lines_of(run("embed -q -d cpu -m " + quoted(blocks) + " one two").out).size() == lines_of(before).size());
 }
 
 }  // namespace vkformer::tests

@@ -13,6 +13,7 @@
 #include "formats/weights.hpp"
 #include "support/catch.h"
 #include "support/files.hpp"
+#include "support/goldens.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace vkformer::tests {
@@ -289,6 +290,9 @@ TEST_CASE("open_weights finds one file or shards and says what to do with a pick
         return weights.error().message;
     };
     CHECK_THAT(message(), ContainsSubstring("has neither model.safetensors nor"));
+    std::filesystem::copy_file(goldens_dir() / "gguf/llama.gguf", folder / "model.gguf");
+    CHECK_THAT(message(), ContainsSubstring("model.gguf is a model of its own (\"llama\")"));
+    std::filesystem::remove(folder / "model.gguf");
     write_text(folder / "pytorch_model.bin", "pickle");
     CHECK_THAT(message(), ContainsSubstring("safe_serialization=True"));
 

@@ -156,7 +156,7 @@ Result<int> bench_decoder(const BenchModelCommand& given, const models::Opened<m
         .rows = command.batch,
         .context = std::min(command.length + 1 + command.steps, model.config().max_positions),
         .dtype = command.device.dtype_value(),
-        .weights = command.weights == "dtype" ? models::WeightFormat::as_computed : models::WeightFormat::as_filed,
+        .weights = command.weights.format(),
         .cache = command.cache.format()};
     VKFORMER_TRY(const auto open, open_options(command.device));
     VKFORMER_TRY(const auto device, api::open_backend(open, [&] { return api::decoder_workload(model, options); }));
@@ -205,7 +205,7 @@ Result<int> bench_decoder(const BenchModelCommand& given, const models::Opened<m
         json report = {{"model", opened.path.string()},
                        {"device", device.description},
                        {"dtype", command.device.dtype},
-                       {"weights", command.weights},
+                       {"weights", command.weights.dtype},
                        {"cache_dtype", command.cache.is_q8_0() ? "q8_0" : command.device.dtype},
                        {"cache_bytes", cost.cache_bytes},
                        {"batch", command.batch},

@@ -137,7 +137,8 @@ Result<int> bench(const BenchModelCommand& given,
                                          .beams = generation.beams,
                                          .source_len = command.length,
                                          .max_steps = command.steps,
-                                         .dtype = command.device.dtype_value()};
+                                         .dtype = command.device.dtype_value(),
+                                         .weights = command.weights.format()};
     generation.max_steps = command.steps;
 
     VKFORMER_TRY(const auto devices, open_devices(command, opened));
@@ -163,6 +164,7 @@ Result<int> bench(const BenchModelCommand& given,
         VKFORMER_CHECK(print(json{{"model", opened.path.string()},
                                   {"device", devices.opened.description},
                                   {"dtype", command.device.dtype},
+                                  {"weights", command.weights.dtype},
                                   {"batch", layout.batch},
                                   {"beams", layout.beams},
                                   {"source_len", layout.source_len},
@@ -208,9 +210,7 @@ void add_bench_model(CLI::App& bench, Action& action) {
         ->check(CLI::Range(1u, 1u << 16));
     command.add_option("--runs", options->runs, "Measured repetitions (default: 15, or 5)")
         ->check(CLI::Range(1u, 10000u));
-    command.add_option("--weights", options->weights, "Of a decoder-only model: as in its file, or as --dtype says")
-        ->check(CLI::IsMember({"model", "dtype"}))
-        ->capture_default_str();
+    options->weights.add(command);
     options->cache.add(command);
     command.add_flag("--nodes", options->nodes,
                      "Of a decoder-only model and one that hears: the times of the nodes too");

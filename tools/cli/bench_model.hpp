@@ -11,7 +11,7 @@ namespace vkformer::cli {
 struct BenchModelCommand {
     DeviceOptions device;
     ModelOption model;
-    std::string weights = "model";
+    WeightsOption weights;
     CacheOption cache;
     std::uint32_t batch = 1, beams = 0, length = 0, steps = 0, runs = 0,
                   top = 12;  // length, steps, runs 0: the default

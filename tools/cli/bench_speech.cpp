@@ -98,7 +98,8 @@ struct SpeechBench {
         return {.batch = options.batch,
                 .source_len = static_cast<std::uint32_t>(speech.model->limits().source_len),
                 .max_steps = options.rules.generation.max_steps,
-                .dtype = options.dtype};
+                .dtype = options.dtype,
+                .weights = options.weights};
     }
 
     Result<SpeechCost> measure(graph::Backend& backend) const;
@@ -191,7 +192,8 @@ Result<SpeechBench> open_bench(const BenchModelCommand& command, const std::file
                       .given = given_tokens(*config),
                       .options = {.rules = {.generation = config->generation, .timestamps = {}},
                                   .batch = command.batch,
-                                  .dtype = command.device.dtype_value()},
+                                  .dtype = command.device.dtype_value(),
+                                  .weights = command.weights.format()},
                       .tokens = command.steps > 0 ? command.steps : kDefaultSpeechTokens,
                       .runs = command.runs > 0 ? command.runs : kDefaultSpeechRuns};
     bench.options.rules.generation.rules.banned.push_back(config->generation.eos);  // so that every run is as long

@@ -82,6 +82,12 @@ void DeviceOptions::add_dtype(CLI::App& command) {
         ->capture_default_str();
 }
 
+void WeightsOption::add(CLI::App& command) {
+    command.add_option("--weights", dtype, "How matrices are stored: as in the model's file, or as --dtype says")
+        ->check(CLI::IsMember({"model", "dtype"}))
+        ->capture_default_str();
+}
+
 void CacheOption::add(CLI::App& command) {
     command
         .add_option("--cache-dtype", dtype,

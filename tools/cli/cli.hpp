@@ -16,6 +16,7 @@
 #include "graph/program.hpp"
 #include "models/decoder.hpp"
 #include "vkformer/result.hpp"
+#include "vkformer/weight_storage.hpp"
 
 namespace vkformer::cli {
 
@@ -37,6 +38,17 @@ struct DeviceOptions {
     /// `variants` by op. Errors: InvalidArgument (no "=").
     Result<std::map<std::string, std::string>> variants_by_op() const;
     DType dtype_value() const { return dtype == "f16" ? DType::f16 : DType::f32; }
+};
+
+/// How matrices are kept.
+struct WeightsOption {
+    std::string dtype = "model";
+
+    void add(CLI::App& command);
+    WeightStorage storage() const { return dtype == "dtype" ? WeightStorage::precision : WeightStorage::model; }
+    models::WeightFormat format() const {
+        return dtype == "dtype" ? models::WeightFormat::as_computed : models::WeightFormat::as_filed;
+    }
 };
 
 /// How keys and values are kept.

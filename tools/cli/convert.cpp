@@ -55,21 +55,21 @@ void say(const ConvertCommand& command, const std::string& text) {
     if (!command.quiet) std::fprintf(stderr, "vkformer: %s\n", text.c_str());
 }
 
-Result<int> write(const ConvertCommand& command, const models::GgufContents& contents) {
+Result<void> write(const ConvertCommand& command, const fs::path& path, const models::GgufContents& contents) {
     for (const std::string& note : contents.notes) say(command, note);
-    auto written = formats::write_gguf(utf8_path(command.destination), contents.metadata, contents.tensors,
-                                       progress(command.destination));
+    auto written = formats::write_gguf(path, contents.metadata, contents.tensors, progress(path.string()));
     show_progress("");
-    if (!written) return std::move(written).error();
-    return kOk;
+    return written;
 }
 
 // ---- safetensors
 
 Result<std::vector<OutputTensor>> converted(const formats::TensorMap& tensors, DType dtype) {
     std::vector<OutputTensor> output;
-    for (const auto& [name, data] : tensors)
-        output.push_back({.name = name, .dtype = is_float(data.dtype) ? dtype : data.dtype, .source = data});
+    for (const auto& [name, data] : tensors) {
+        const bool is_real = is_float(data.dtype) || is_quantized(data.dtype);
+        output.push_back({.name = name, .dtype = is_real ? dtype : data.dtype, .source = data});
+    }
     return output;
 }
 
@@ -100,40 +100,83 @@ Result<void> write_config(const fs::path& source, const fs::path& destination, D
     return write_file(destination, std::as_bytes(std::span(text)));
 }
 
+Result<void> create_folder(const fs::path& folder) {
+    std::error_code error;
+    fs::create_directories(folder, error);
+    if (error) return cannot_write(folder, error);
+    return {};
+}
+
+Result<void> copy_contents(const fs::path& from, const fs::path& to) {
+    VKFORMER_TRY(const auto file, MappedFile::open(from));
+    return write_file(to, file->bytes());
+}
+
+/// Those of a sentence model's stages lie in folders of their own, and stay as they are.
+Result<void> copy_folder(const fs::path& source, const fs::path& destination) {
+    VKFORMER_CHECK(create_folder(destination));
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(source, error))
+        if (entry.is_regular_file()) VKFORMER_CHECK(copy_contents(entry.path(), destination / entry.path().filename()));
+    return {};
+}
+
 Result<void> copy_other_files(const fs::path& source, const fs::path& destination, DType dtype) {
     std::error_code error;
     for (const auto& entry : fs::directory_iterator(source, error)) {
-        if (!entry.is_regular_file() || is_weights_file(entry.path())) continue;
         const fs::path to = destination / entry.path().filename();
-        if (entry.path().filename() == "config.json") {
+        if (entry.is_directory() && fs::exists(entry.path() / "config.json")) {
+            VKFORMER_CHECK(copy_folder(entry.path(), to));
+        } else if (!entry.is_regular_file() || is_weights_file(entry.path())) {
+            continue;
+        } else if (entry.path().filename() == "config.json" && !is_quantized(dtype)) {
             VKFORMER_CHECK(write_config(entry.path(), to, dtype));
         } else {
-            VKFORMER_TRY(const auto file, MappedFile::open(entry.path()));
-            VKFORMER_CHECK(write_file(to, file->bytes()));
+            VKFORMER_CHECK(copy_contents(entry.path(), to));
         }
     }
     return {};
 }
 
+/// A folder of matrices in block formats. One that has other weights already would be read in their place.
+Result<int> to_blocks(const ConvertCommand& command, const fs::path& source) {
+    const fs::path destination = utf8_path(command.destination);
+    for (const char* const other : {"model.safetensors", "model.safetensors.index.json"})
+        if (fs::exists(destination / other))
+            return Error{ErrorCode::InvalidArgument, (destination / other).string() +
+                                                         " would be read in place of the new model.gguf: remove it, or "
+                                                         "name another folder"};
+    VKFORMER_TRY(const auto contents, models::quantized_folder(source, dtype_of(command.dtype)));
+    VKFORMER_CHECK(create_folder(destination));
+    VKFORMER_CHECK(write(command, destination / formats::kBlockFile, contents));
+    VKFORMER_CHECK(copy_other_files(source, destination, dtype_of(command.dtype)));
+    return kOk;
+}
+
 Result<int> to_safetensors(const ConvertCommand& command, const fs::path& source) {
     const DType dtype = dtype_of(command.dtype);
     const fs::path destination = utf8_path(command.destination);
-    if (is_quantized(dtype))
-        return Error{ErrorCode::InvalidArgument, "safetensors hold no " + command.dtype +
-                                                     " blocks; name a .gguf file to write, or say f32, f16 or bf16"};
+    const bool is_file = command.destination.ends_with(".safetensors");
+    if (is_quantized(dtype) && is_file)
+        return Error{
+            ErrorCode::InvalidArgument,
+            "safetensors hold no " + command.dtype +
+                " blocks; name a .gguf file (of a language model) or a folder to write, or say f32, f16 or bf16"};
     if (!fs::is_directory(source)) {
+        if (!is_file)
+            return Error{ErrorCode::InvalidArgument,
+                         "a .safetensors file becomes another one: name one that ends in .safetensors"};
         VKFORMER_TRY(const auto file, formats::Safetensors::open(source));
         VKFORMER_CHECK(write_safetensors(destination, file.tensors(), dtype));
         return kOk;
     }
+    if (is_quantized(dtype)) return to_blocks(command, source);
     VKFORMER_TRY(const auto weights, formats::open_weights(source));
-    if (command.destination.ends_with(".safetensors")) {
+    if (is_file) {
         VKFORMER_CHECK(write_safetensors(destination, weights.tensors(), dtype));
         return kOk;
     }
-    std::error_code error;
-    fs::create_directories(destination, error);
-    if (error) return cannot_write(destination, error);
+    VKFORMER_CHECK(create_folder(destination));
     VKFORMER_CHECK(write_safetensors(destination / "model.safetensors", weights.tensors(), dtype));
     VKFORMER_CHECK(copy_other_files(source, destination, dtype));
     return kOk;
@@ -154,14 +197,16 @@ Result<int> run(const ConvertCommand& command) {
                          "a GGUF file becomes another GGUF file: name one that ends in .gguf"};
         VKFORMER_TRY(const auto file, formats::Gguf::open(source));
         VKFORMER_TRY(const auto contents, models::requantized(file, dtype_of(command.dtype)));
-        return write(command, contents);
+        VKFORMER_CHECK(write(command, utf8_path(command.destination), contents));
+        return kOk;
     }
     if (!to_gguf) return to_safetensors(command, source);
     if (!is_folder)
         return Error{ErrorCode::InvalidArgument,
                      "a GGUF file needs the configuration and the tokenizer: name the model's folder"};
     VKFORMER_TRY(const auto contents, models::exported_to_gguf(source, dtype_of(command.dtype)));
-    return write(command, contents);
+    VKFORMER_CHECK(write(command, utf8_path(command.destination), contents));
+    return kOk;
 }
 
 }  // namespace
@@ -177,7 +222,9 @@ void add_convert(CLI::App& app, Action& action) {
         ->required();
     std::vector<std::string> names;
     for (const DType dtype : dtypes()) names.emplace_back(to_string(dtype));
-    command->add_option("--dtype", options->dtype, "What matrices are stored as; vectors and norms in GGUF stay f32")
+    command
+        ->add_option("--dtype", options->dtype,
+                     "What matrices are stored as; in block formats, vectors and norms stay what they are")
         ->check(CLI::IsMember(names))
         ->required();
     command->add_flag("-q,--quiet", options->quiet, "Do not say on standard error what is stored otherwise");
@@ -185,6 +232,7 @@ void add_convert(CLI::App& app, Action& action) {
         "Examples:\n"
         "  vkformer convert ./smollm2 smollm2-q8_0.gguf --dtype q8_0\n"
         "  vkformer convert smollm2-f16.gguf smollm2-q4_k.gguf --dtype q4_k\n"
+        "  vkformer convert ./opus-mt-en-de ./opus-mt-en-de-q8_0 --dtype q8_0\n"
         "  vkformer convert ./smollm2 ./smollm2-f16 --dtype f16");
     command->callback([&action, options] { action = [options] { return run(*options); }; });
 }

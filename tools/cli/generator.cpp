@@ -26,9 +26,7 @@ void GeneratorCommand::add(CLI::App& command) {
     command.add_option("--batch", batch, "Prompts that are continued together")
         ->check(CLI::Range(1u, 1024u))
         ->capture_default_str();
-    command.add_option("--weights", weights, "How weights are stored: as in the model's file, or as --dtype says")
-        ->check(CLI::IsMember({"model", "dtype"}))
-        ->capture_default_str();
+    weights.add(command);
     cache.add(command);
     lora.add(command);
     const std::string group = "Sampling (default: what the model says, else --temperature 0)";
@@ -199,7 +197,7 @@ Result<GenerateOptions> GeneratorCommand::generate_options() const {
 Result<Generator> load_generator(const GeneratorCommand& command) {
     GeneratorOptions options{.device = command.device.device,
                              .precision = command.device.dtype_value() == DType::f16 ? Precision::f16 : Precision::f32,
-                             .weights = command.weights == "dtype" ? WeightStorage::precision : WeightStorage::model,
+                             .weights = command.weights.storage(),
                              .cache = command.cache.is_q8_0() ? CacheStorage::q8_0 : CacheStorage::precision,
                              .context = command.context,
                              .batch = command.batch,

@@ -16,7 +16,7 @@ struct GeneratorCommand {
     DeviceOptions device;
     std::string shipped;  ///< what is taken without --model, as find_shipped() knows it; empty: --model has to be said
     std::string model;
-    std::string weights = "model";
+    WeightsOption weights;
     CacheOption cache;
     std::uint32_t max_tokens = 0, context = 0, batch = 1;
     std::optional<std::uint32_t> min_tokens;

@@ -15,9 +15,10 @@ namespace {
 struct ServeCommand {
     DeviceOptions device;
     CacheOption cache;
+    WeightsOption weights;
     serve::ServerOptions server;
     std::vector<std::string> models, languages, adapters;
-    std::string key_file, weights = "model", load = "at-start";
+    std::string key_file, load = "at-start";
     unsigned request_seconds = 600, grace_seconds = 30;
     bool json_logs = false, checks = false;
 };
@@ -63,7 +64,7 @@ Result<serve::ServerOptions> server_options(const ServeCommand& command) {
     serve::ModelOptions& model = options.model_options;
     model.device = command.device.device;
     model.precision = command.device.dtype_value() == DType::f16 ? Precision::f16 : Precision::f32;
-    model.weights = command.weights == "dtype" ? WeightStorage::precision : WeightStorage::model;
+    model.weights = command.weights.storage();
     model.cache = command.cache.is_q8_0() ? CacheStorage::q8_0 : CacheStorage::precision;
     model.plain_shaders = command.device.plain;
     model.on_demand = command.load == "on-demand";
@@ -167,10 +168,7 @@ void add_serve(CLI::App& app, Action& action) {
     add_limits(command, *options);
     command.add_flag("--check", options->checks, "Say what would be loaded and what memory it takes, and end");
     command.add_flag("--json-logs", options->json_logs, "Log lines as JSON objects");
-    command
-        .add_option("--weights", options->weights, "How weights are stored: as in the model's file, or as --dtype says")
-        ->check(CLI::IsMember({"model", "dtype"}))
-        ->capture_default_str();
+    options->weights.add(command);
     command.add_option("--context", options->server.model_options.context,
                        "Tokens of a language model's prompt and answer at most (default: the model's, at most 4096)");
     command

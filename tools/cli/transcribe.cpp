@@ -20,6 +20,7 @@ namespace {
 
 struct TranscribeCommand {
     DeviceOptions device;
+    WeightsOption weights;
     std::string model;
     std::vector<std::string> files;
     std::string language, task, format = "text";
@@ -103,6 +104,7 @@ Result<int> run(const TranscribeCommand& command) {
     TranscriberOptions options{
         .device = command.device.device,
         .precision = command.device.dtype_value() == DType::f16 ? Precision::f16 : Precision::f32,
+        .weights = command.weights.storage(),
         .language = command.language,
         .task = command.task,
         .timestamps = !command.no_timestamps,
@@ -180,6 +182,7 @@ void add_transcribe(CLI::App& app, Action& action) {
     add_rules(command, *options);
     options->device.add_device(command);
     options->device.add_dtype(command);
+    options->weights.add(command);
     command.footer(
         "Sound longer than the model's window of 30 s is heard window after window, each from where the last whole "
         "segment of the one before ends.\n"

@@ -20,6 +20,7 @@ constexpr std::size_t kProgressLines = 100;
 struct TranslateCommand {
     DeviceOptions device;
     ModelOption model;
+    WeightsOption weights;
     std::vector<std::string> texts;
     BadInputs bad;
     std::string from, to;
@@ -69,6 +70,7 @@ Result<int> run(TranslateCommand command) {
     VKFORMER_TRY(const auto folder, command.model.find());
     TranslatorOptions options{.device = command.device.device,
                               .precision = command.device.dtype_value() == DType::f16 ? Precision::f16 : Precision::f32,
+                              .weights = command.weights.storage(),
                               .beams = command.beams,
                               .max_length = command.max_length,
                               .batch = command.batch,
@@ -115,6 +117,7 @@ void add_translate(CLI::App& app, Action& action) {
     command.add_flag("--json", options->json, "One JSON object per line: source, translation, tokens, score, further");
     options->device.add_device(command);
     options->device.add_dtype(command);
+    options->weights.add(command);
     command.footer(
         "Examples:\n"
         "  vkformer translate \"March 4, 2021\" \"le 1er mai 1968\"\n"

@@ -22,7 +22,8 @@ Result<std::unique_ptr<SpeechModel>> SpeechModel::load(std::string name, const s
     auto loaded = std::make_unique<SpeechModel>();
     loaded->name_ = std::move(name);
     loaded->read_sound_ = options.read_sound;
-    TranscriberOptions transcriber{.device = options.device, .precision = options.precision};
+    TranscriberOptions transcriber{
+        .device = options.device, .precision = options.precision, .weights = options.weights};
     transcriber.plain_shaders = options.plain_shaders;
     transcriber.shader_variants = options.shader_variants;
     transcriber.on_progress = options.on_progress;

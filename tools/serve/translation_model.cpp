@@ -62,6 +62,7 @@ Result<std::unique_ptr<TranslationModel>> TranslationModel::load(std::string nam
     loaded->name_ = std::move(name);
     TranslatorOptions translator{.device = options.device,
                                  .precision = options.precision,
+                                 .weights = options.weights,
                                  .batch = kTextsPerTranslation,
                                  .plain_shaders = options.plain_shaders,
                                  .shader_variants = options.shader_variants,
