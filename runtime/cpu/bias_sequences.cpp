@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "cpu/rows.hpp"
 #include "cpu/twins.hpp"
 
 namespace vkformer::cpu {
@@ -48,9 +49,10 @@ template <std::floating_point T>
 void execute(const graph::BiasSequences& op, const Operands<T>& operands) {
     const BiasedPhrases<T> biased{
         .phrases = operands.ints(op.phrases), .tokens = operands.ints(op.tokens), .biases = operands.floats(op.biases)};
-    for (std::size_t row = 0; row < operands.rows(op.x); ++row)
+    for_rows(operands.rows(op.x), operands.width(op.x), [&](std::size_t row) {
         bias_sequences<T>(operands.floats(op.x, row), operands.ints(op.sequences, row), operands.ints(op.starts)[row],
                           biased, operands.floats(op.y, row));
+    });
 }
 template void execute(const graph::BiasSequences&, const Operands<float>&);
 template void execute(const graph::BiasSequences&, const Operands<double>&);

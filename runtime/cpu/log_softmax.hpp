@@ -16,12 +16,13 @@ namespace vkformer::cpu {
 template <std::floating_point T>
 void log_softmax(std::span<const T> x, std::span<T> y) {
     assert(y.size() == x.size() && !x.empty());
-    const T max = *std::ranges::max_element(x);
-    T sum = 0;
+    T max = 0, sum = 0;
     if constexpr (std::same_as<T, float>) {
+        max = float_kernels().max_of(x.data(), x.size());
         std::ranges::copy(x, y.begin());
         sum = float_kernels().exponentiate(y.data(), y.size(), max);
     } else {
+        max = *std::ranges::max_element(x);
         for (const T value : x) sum += std::exp(value - max);
     }
     const T log_sum = std::log(sum);

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "cpu/rows.hpp"
 #include "cpu/twins.hpp"
 
 namespace vkformer::cpu {
@@ -39,7 +40,7 @@ void ban_source(std::span<const std::int32_t> source, std::span<const std::int32
 template <std::floating_point T>
 void execute(const graph::MaskLogits& op, const Operands<T>& operands) {
     const ForcedTokens forced{.first = op.forced_first, .last = op.forced_last, .last_start = op.last_start};
-    for (std::size_t row = 0; row < operands.rows(op.x); ++row) {
+    for_rows(operands.rows(op.x), operands.width(op.x), [&](std::size_t row) {
         const std::int32_t start = operands.ints(op.starts)[row];
         std::vector<std::int32_t> banned(operands.ints(op.banned).begin(), operands.ints(op.banned).end());
         const std::int64_t begin = op.begins ? operands.ints(op.begins)[row] : 1;
@@ -50,7 +51,7 @@ void execute(const graph::MaskLogits& op, const Operands<T>& operands) {
             ban_source(operands.ints(op.source, row / (operands.rows(op.x) / operands.dim(op.source, 0))),
                        operands.ints(op.sequences, row), start, op.source_ngram, banned);
         mask_logits<T>(operands.floats(op.x, row), start, banned, forced, operands.floats(op.y, row));
-    }
+    });
 }
 template void execute(const graph::MaskLogits&, const Operands<float>&);
 template void execute(const graph::MaskLogits&, const Operands<double>&);

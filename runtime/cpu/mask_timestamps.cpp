@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "cpu/rows.hpp"
 #include "cpu/twins.hpp"
 
 namespace vkformer::cpu {
@@ -56,9 +57,10 @@ void mask_timestamps(std::span<const T> x, std::span<const std::int32_t> sequenc
 
 template <std::floating_point T>
 void execute(const graph::MaskTimestamps& op, const Operands<T>& operands) {
-    for (std::size_t row = 0; row < operands.rows(op.x); ++row)
+    for_rows(operands.rows(op.x), operands.width(op.x), [&](std::size_t row) {
         mask_timestamps<T>(operands.floats(op.x, row), operands.ints(op.sequences, row), operands.ints(op.starts)[row],
                            operands.ints(op.begins)[row], op, operands.floats(op.y, row));
+    });
 }
 template void execute(const graph::MaskTimestamps&, const Operands<float>&);
 template void execute(const graph::MaskTimestamps&, const Operands<double>&);

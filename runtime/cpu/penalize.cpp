@@ -2,6 +2,7 @@
 #include <cassert>
 #include <limits>
 
+#include "cpu/rows.hpp"
 #include "cpu/twins.hpp"
 
 namespace vkformer::cpu {
@@ -49,9 +50,10 @@ graph::Penalize of_row(graph::Penalize op, const Operands<T>& operands, std::siz
 
 template <std::floating_point T>
 void execute(const graph::Penalize& op, const Operands<T>& operands) {
-    for (std::size_t row = 0; row < operands.rows(op.x); ++row)
+    for_rows(operands.rows(op.x), operands.width(op.x), [&](std::size_t row) {
         penalize<T>(operands.floats(op.x, row), operands.ints(op.counts, row), bias_of(op, operands, row),
                     operands.ints(op.allowed, row), of_row(op, operands, row), operands.floats(op.y, row));
+    });
 }
 template void execute(const graph::Penalize&, const Operands<float>&);
 template void execute(const graph::Penalize&, const Operands<double>&);

@@ -8,6 +8,7 @@
 
 #include "cpu/arg_max.hpp"
 #include "cpu/philox.hpp"
+#include "cpu/rows.hpp"
 #include "cpu/twins.hpp"
 
 namespace vkformer::cpu {
@@ -88,9 +89,10 @@ graph::Sample of_row(graph::Sample op, const Operands<T>& operands, std::size_t 
 
 template <std::floating_point T>
 void execute(const graph::Sample& op, const Operands<T>& operands) {
-    for (std::size_t row = 0; row < operands.rows(op.x); ++row)
+    for_rows(operands.rows(op.x), operands.width(op.x), [&](std::size_t row) {
         operands.ints(op.y)[row] =
             sample<T>(operands.floats(op.x, row), of_row(op, operands, row), operands.ints(op.random, row));
+    });
 }
 template void execute(const graph::Sample&, const Operands<float>&);
 template void execute(const graph::Sample&, const Operands<double>&);

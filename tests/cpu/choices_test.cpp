@@ -48,6 +48,14 @@ TEST_CASE("arg_max and top_k take the lower index on ties; of a NaN one chooses 
     CHECK(cpu::arg_max<float>(Floats{1, 3, 3, 2}) == 1);
     CHECK(cpu::arg_max<float>(Floats{kInfinity, kNaN, kNaN}) == -1);
     CHECK(cpu::arg_max<float>(Floats{-kInfinity, -kInfinity}) == 0);
+    Floats many(200, -1);  // several of the blocks that it walks by
+    CHECK(cpu::arg_max<float>(many) == 0);
+    many[67] = many[70] = many[130] = 2;
+    CHECK(cpu::arg_max<float>(many) == 67);
+    many[199] = 3;
+    CHECK(cpu::arg_max<float>(many) == 199);
+    many[100] = kNaN;
+    CHECK(cpu::arg_max<float>(many) == -1);
 
     Floats values(4);
     Ints indices(4);
