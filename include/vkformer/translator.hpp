@@ -46,6 +46,12 @@ struct TranslatorOptions {
     std::function<bool()> should_stop;
 };
 
+/// A text with the beginning of its translation.
+struct PrefixedText {
+    std::string text;
+    std::string prefix;  ///< UTF-8, in the target's language; empty: the model begins
+};
+
 struct Translation {
     std::string text;                  ///< UTF-8
     std::vector<std::int32_t> tokens;  ///< as Hugging Face's generate() returns them; empty for a blank text
@@ -62,7 +68,7 @@ struct AttentionMaps {
     std::vector<AttentionWeights> weights;  ///< in the order of the forward pass; empty for a model without attention
 };
 
-/// A model on a device, ready to translate: a folder with config.json, model.safetensors and a tokenizer (source.spm,
+/// A model on a device, ready to translate: a folder with config.json, model.safetensors (or what `vkformer convert` makes of it) and a tokenizer (source.spm,
 /// target.spm and vocab.json, or tokenizer.json) of an encoder–decoder Transformer (docs/models.md) or of a recurrent model
 /// (docs/attention.md).
 /// Results are those of Hugging Face's generate(), token for token. Not thread-safe; distinct translators are independent of
@@ -89,7 +95,13 @@ public:
     /// stay blank. Errors: InvalidArgument (a text with more tokens than the model takes; says which one), DeviceLost, Vulkan,
     /// out of memory.
     Result<std::vector<Translation>> translate(std::span<const std::string> texts, const Progress& progress = {});
+    /// Translations that go on from their prefixes, which are part of text and tokens: generate() with the prefix as `decoder_input_ids`. A
+    /// prefix ends with a token, so better with a word; lengths count it, scores do not. Texts with prefixes of as many tokens are decoded
+    /// together. Errors: as above; InvalidArgument (a prefix that leaves no room, a recurrent model), UnsupportedConfig (the folder
+    /// forbids tokens at the beginning).
+    Result<std::vector<Translation>> translate(std::span<const PrefixedText> texts, const Progress& progress = {});
     /// Whether translate() takes this text; nothing is run. Errors: InvalidArgument.
+    Result<void> check(const PrefixedText& text) const;
     Result<void> check(const std::string& text) const;
 
     /// Translates a text and, in a second pass, keeps what every head looked at. Errors: as of translate; InvalidArgument for

@@ -37,15 +37,19 @@ void bind_translator(nb::module_& module) {
             nb::arg("hypotheses"), nb::arg("from_language"), nb::arg("to_language"))
         .def(
             "translate",
-            [](HeldTranslator& self, const nb::list& given, const nb::object& on_progress, const Stop& stop) {
-                const auto sources = texts_of(given);
+            [](HeldTranslator& self, const nb::list& given, const nb::list& prefixes, const nb::object& on_progress,
+               const Stop& stop) {
+                std::vector<PrefixedText> sources;
+                for (std::string& text : texts_of(given)) sources.push_back({.text = std::move(text), .prefix = {}});
+                const auto begun = texts_of(prefixes);
+                for (std::size_t i = 0; i < begun.size(); ++i) sources.at(i).prefix = begun[i];
                 const auto progress = progress_of(self.watch(), on_progress);
                 auto translations = self.run(&stop, [&](Translator& t) { return t.translate(sources, progress); });
                 nb::list results;
                 for (Translation& one : translations) results.append(result_of(std::move(one)));
                 return results;
             },
-            nb::arg("texts"), nb::arg("on_progress").none(), nb::arg("stop"))
+            nb::arg("texts"), nb::arg("prefixes"), nb::arg("on_progress").none(), nb::arg("stop"))
         .def("attention",
              [](HeldTranslator& self, const nb::str& given, const Stop& stop) {
                  const std::string source = text_of(given);

@@ -79,6 +79,20 @@ def test_weights_are_kept_or_converted(device: str) -> None:
             make(DATES, device, weights="q8_0")  # type: ignore[arg-type]
 
 
+def test_translations_go_on_from_prefixes(device: str) -> None:
+    text = "Donnerstag, den 4. März 2021"
+    with vkformer.Translator(DATES, device, beams=1, plain_shaders=True) as translator:
+        whole = translator.translate(text)
+        assert translator.translate(text, prefixes="2021-") == whole
+        first, second = translator.translate([text, text], prefixes=["1999-03", ""])
+        assert first.text.startswith("1999-03")
+        assert second == whole
+        with pytest.raises(ValueError, match="there are 1 prefixes for 2 texts"):
+            translator.translate([text, text], prefixes=["2021"])
+        with pytest.raises(vkformer.InvalidArgumentError, match="its prefix has"):
+            translator.translate(text, prefixes="1" * 400)
+
+
 def test_languages(device: str) -> None:
     for entry in read_json("nllb_texts", "golden.json"):
         with vkformer.Translator(

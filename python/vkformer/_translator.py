@@ -63,34 +63,45 @@ class Translator(Model[_core.Translator]):
         )
 
     @overload
-    def translate(self, texts: str, *, on_progress: Progress | None = None) -> Translation: ...  # type: ignore[overload-overlap]
+    def translate(  # type: ignore[overload-overlap]
+        self, texts: str, *, prefixes: str = "", on_progress: Progress | None = None
+    ) -> Translation: ...
     @overload
-    def translate(self, texts: Iterable[str], *, on_progress: Progress | None = None) -> list[Translation]: ...
     def translate(
-        self, texts: str | Iterable[str], *, on_progress: Progress | None = None
+        self, texts: Iterable[str], *, prefixes: str | Iterable[str] = "", on_progress: Progress | None = None
+    ) -> list[Translation]: ...
+    def translate(
+        self, texts: str | Iterable[str], *, prefixes: str | Iterable[str] = "", on_progress: Progress | None = None
     ) -> Translation | list[Translation]:
         """One Translation for a text, a list of them for several, in order. Blank texts stay blank.
 
+        prefixes: what the translations begin with, one for all or one each: the model goes on from there. Text and tokens
+            have them, lengths count them, scores do not. They end with a token, so better with a word.
         Texts of like length are decoded together, which changes no result. ``on_progress(done, total)`` counts texts.
-        Raises: InvalidArgumentError (a text with more tokens than the model takes; says which), DeviceLostError,
-        VulkanError, MemoryError.
+        Raises: InvalidArgumentError (a text with more tokens than the model takes; says which; a prefix that leaves no
+        room), UnsupportedConfigError (a prefix, where the folder forbids tokens at the beginning), ValueError (not as many
+        prefixes as texts), DeviceLostError, VulkanError, MemoryError.
         """
         given = [texts] if isinstance(texts, str) else _inputs.texts(texts, "texts")
-        found = self._run(lambda stop: self._core.translate(given, on_progress, stop))
+        begun = _prefixes(prefixes, len(given))
+        found = self._run(lambda stop: self._core.translate(given, begun, on_progress, stop))
         return _results(found, isinstance(texts, str))
 
     @overload
-    async def translate_async(self, texts: str, *, on_progress: Progress | None = None) -> Translation: ...  # type: ignore[overload-overlap]
+    async def translate_async(  # type: ignore[overload-overlap]
+        self, texts: str, *, prefixes: str = "", on_progress: Progress | None = None
+    ) -> Translation: ...
     @overload
     async def translate_async(
-        self, texts: Iterable[str], *, on_progress: Progress | None = None
+        self, texts: Iterable[str], *, prefixes: str | Iterable[str] = "", on_progress: Progress | None = None
     ) -> list[Translation]: ...
     async def translate_async(
-        self, texts: str | Iterable[str], *, on_progress: Progress | None = None
+        self, texts: str | Iterable[str], *, prefixes: str | Iterable[str] = "", on_progress: Progress | None = None
     ) -> Translation | list[Translation]:
         """``translate`` in another thread."""
         given = [texts] if isinstance(texts, str) else _inputs.texts(texts, "texts")
-        found = await self._run_async(lambda stop: self._core.translate(given, on_progress, stop))
+        begun = _prefixes(prefixes, len(given))
+        found = await self._run_async(lambda stop: self._core.translate(given, begun, on_progress, stop))
         return _results(found, isinstance(texts, str))
 
     def attention(self, text: str) -> AttentionMaps:
@@ -107,6 +118,13 @@ class Translator(Model[_core.Translator]):
         """Raises InvalidArgumentError where ``translate`` does not take the text; runs nothing."""
         _inputs.text(text, "the text")
         self._run(lambda _: self._core.check(text))
+
+
+def _prefixes(prefixes: str | Iterable[str], count: int) -> list[str]:
+    given = [prefixes] * count if isinstance(prefixes, str) else _inputs.texts(prefixes, "prefixes")
+    if len(given) != count:
+        raise ValueError(f"there are {len(given)} prefixes for {count} texts")
+    return given
 
 
 def _results(found: list[Any], is_one: bool) -> Translation | list[Translation]:

@@ -20,7 +20,7 @@ namespace {
 
 using Workloads = Result<std::vector<tuning::Workload>>;
 
-Workloads workloads_of(const models::Opened<models::Decoder>& opened, DType dtype) {
+Workloads workloads_of(const models::Opened<models::Decoder>& opened, DType dtype, models::WeightFormat weights) {
     VKFORMER_TRY(const auto model, opened.load());
     models::DecoderDefaults defaults;
     if (!opened.gguf()) {
@@ -29,37 +29,38 @@ Workloads workloads_of(const models::Opened<models::Decoder>& opened, DType dtyp
     VKFORMER_TRY(const std::uint32_t beams, defaults.beams);
     std::optional<decoding::BeamRules> search;
     if (beams > 1) search = decoding::BeamRules{.beams = beams};
-    return decoder_workload(model, {.dtype = dtype, .weights = models::WeightFormat::as_filed}, search);
+    return decoder_workload(model, {.dtype = dtype, .weights = weights}, search);
 }
 
-Workloads workloads_of(const models::Opened<models::VisionEncoder>& opened, DType dtype) {
+Workloads workloads_of(const models::Opened<models::VisionEncoder>& opened, DType dtype, models::WeightFormat) {
     VKFORMER_TRY(const auto encoder, opened.load());
     return image_workload(encoder, label_head(encoder), dtype);
 }
 
-Workloads workloads_of(const models::Opened<models::Clip>& opened, DType dtype) {
+Workloads workloads_of(const models::Opened<models::Clip>& opened, DType dtype, models::WeightFormat) {
     VKFORMER_TRY(const auto clip, opened.load());
     return image_workload(clip.vision, clip_image_head(clip, ClipOptions().normalize), dtype);
 }
 
-Workloads workloads_of(const models::Opened<models::SpeechModel>& opened, DType dtype) {
+Workloads workloads_of(const models::Opened<models::SpeechModel>& opened, DType dtype, models::WeightFormat weights) {
     VKFORMER_TRY(const auto speech, opened.load());
     // What is written of times is no part of what is measured.
     const auto limits = speech.model->limits();
     VKFORMER_TRY(const auto config, models::load_speech_config(opened.path, limits.target_len, limits.target_vocab,
                                                                {.timestamps = false}));
-    return generation_workload(*speech.model, config.generation, dtype);
+    return generation_workload(*speech.model, config.generation, dtype, weights);
 }
 
-Workloads workloads_of(const models::Opened<std::unique_ptr<models::EncoderDecoder>>& opened, DType dtype) {
+Workloads workloads_of(const models::Opened<std::unique_ptr<models::EncoderDecoder>>& opened, DType dtype,
+                       models::WeightFormat weights) {
     VKFORMER_TRY(const auto model, opened.load());
     const auto limits = model->limits();
     VKFORMER_TRY(const auto generation,
                  models::load_generation_config(opened.path, limits.target_len, limits.target_vocab));
-    return generation_workload(*model, generation, dtype);
+    return generation_workload(*model, generation, dtype, weights);
 }
 
-Workloads workloads_of(const models::Opened<models::Encoder>& opened, DType dtype) {
+Workloads workloads_of(const models::Opened<models::Encoder>& opened, DType dtype, models::WeightFormat) {
     VKFORMER_TRY(const auto encoder, opened.load());
     if (encoder.config().labels == 0) {
         VKFORMER_TRY(auto sentence, models::load_sentence_model(opened.path));
@@ -71,8 +72,9 @@ Workloads workloads_of(const models::Opened<models::Encoder>& opened, DType dtyp
 
 }  // namespace
 
-Result<std::vector<tuning::Workload>> default_workloads(const models::OpenedModel& model, DType dtype) {
-    return std::visit([&](const auto& opened) { return workloads_of(opened, dtype); }, model);
+Result<std::vector<tuning::Workload>> default_workloads(const models::OpenedModel& model, DType dtype,
+                                                        models::WeightFormat weights) {
+    return std::visit([&](const auto& opened) { return workloads_of(opened, dtype, weights); }, model);
 }
 
 }  // namespace vkformer::api

@@ -362,8 +362,7 @@ Result<Transcriber> Transcriber::load(const std::filesystem::path& folder, const
     choose(speech.no_speech_threshold, options.no_speech_threshold, kNoSpeech);
     choose(speech.conditions_on_previous, options.condition_on_previous, false);
     VKFORMER_TRY(auto device, opening.get([&] {
-        return api::generation_workload(*model, speech.generation, dtype_of(options),
-                                               api::format_of(options.weights));
+        return api::generation_workload(*model, speech.generation, dtype_of(options), api::format_of(options.weights));
     }));
     return Transcriber(std::make_unique<Impl>(Impl{.folder = folder,
                                                    .options = options,

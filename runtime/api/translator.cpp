@@ -89,10 +89,12 @@ struct Translator::Impl {
         std::string text = text_of(found.tokens);
         return {.text = std::move(text), .tokens = std::move(found.tokens), .score = found.score, .further = {}};
     }
+    struct Encoded {
+        std::vector<std::int32_t> source, prefix;
+    };
     /// Errors: InvalidArgument (also more tokens than the model takes).
-    Result<std::vector<std::int32_t>> encode(const std::string& text) const;
-
-private:
+    Result<Encoded> encode(const PrefixedText& text) const;
+    /// With the marks of its language.
     Result<std::vector<std::int32_t>> marked(const std::string& text) const;
 };
 
@@ -102,13 +104,24 @@ Result<std::vector<std::int32_t>> Translator::Impl::marked(const std::string& te
     return text::mark_source(language->marks, std::move(ids), language->token, generation.eos);
 }
 
-Result<std::vector<std::int32_t>> Translator::Impl::encode(const std::string& text) const {
-    VKFORMER_TRY(auto ids, marked(text));
+Result<Translator::Impl::Encoded> Translator::Impl::encode(const PrefixedText& text) const {
+    Encoded encoded;
+    VKFORMER_TRY(encoded.source, marked(text.text));
     const std::size_t limit = model->limits().source_len;
-    if (ids.size() > limit)
-        return Error{ErrorCode::InvalidArgument, "it has " + std::to_string(ids.size()) +
+    if (encoded.source.size() > limit)
+        return Error{ErrorCode::InvalidArgument, "it has " + std::to_string(encoded.source.size()) +
                                                      " tokens, the model takes at most " + std::to_string(limit)};
-    return ids;
+    if (text.prefix.empty()) return encoded;
+    VKFORMER_TRY(encoded.prefix, tokenizer->encode(text.prefix, {.add_special = false, .is_target = true}));
+    if (encoded.prefix.empty()) return encoded;
+    // The language's token, say, which the model would have begun with.
+    if (const std::int32_t first = generation.rules.forced_first; first >= 0)
+        encoded.prefix.insert(encoded.prefix.begin(), first);
+    if (encoded.prefix.size() >= generation.max_steps)
+        return Error{ErrorCode::InvalidArgument, "its prefix has " + std::to_string(encoded.prefix.size()) +
+                                                     " tokens, and a translation has at most " +
+                                                     std::to_string(generation.max_steps)};
+    return encoded;
 }
 
 Translator::Translator(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
@@ -212,15 +225,18 @@ Result<void> Translator::choose(const std::string& from, const std::string& to) 
     return {};
 }
 
-Result<void> Translator::check(const std::string& text) const {
-    if (!is_blank(text)) VKFORMER_CHECK(impl_->encode(text));
+Result<void> Translator::check(const PrefixedText& text) const {
+    if (!is_blank(text.text)) VKFORMER_CHECK(impl_->encode(text));
     return {};
 }
 
+Result<void> Translator::check(const std::string& text) const { return check(PrefixedText{.text = text, .prefix = {}}); }
+
 Result<AttentionMaps> Translator::attention(const std::string& text) {
     if (is_blank(text)) return Error{ErrorCode::InvalidArgument, "the text is blank: there is nothing to look at"};
-    VKFORMER_TRY(auto translations, translate({&text, 1}));
-    VKFORMER_TRY(const auto source, impl_->encode(text));
+    const PrefixedText alone = {.text = text, .prefix = {}};
+    VKFORMER_TRY(auto translations, translate(std::span(&alone, 1)));
+    VKFORMER_TRY(const auto source, impl_->marked(text));
     AttentionMaps maps{.translation = std::move(translations.front())};
     const std::span<const std::int32_t> tokens = maps.translation.tokens;
     const auto read = tokens.first(tokens.size() - 1), written = tokens.subspan(1);
@@ -249,25 +265,31 @@ void end_at(const std::vector<std::string>& stops, const text::Tokenizer& tokeni
 }  // namespace
 
 Result<std::vector<Translation>> Translator::translate(std::span<const std::string> texts, const Progress& progress) {
-    std::vector<std::vector<std::int32_t>> tokens;
+    std::vector<PrefixedText> without;
+    for (const std::string& text : texts) without.push_back({.text = text, .prefix = {}});
+    return translate(without, progress);
+}
+
+Result<std::vector<Translation>> Translator::translate(std::span<const PrefixedText> texts, const Progress& progress) {
+    std::vector<Impl::Encoded> encoded;
     std::vector<std::size_t> index_of;  // of the text that the tokens came from
     for (std::size_t i = 0; i < texts.size(); ++i) {
-        if (is_blank(texts[i])) continue;
+        if (is_blank(texts[i].text)) continue;
         auto ids = impl_->encode(texts[i]);
         if (!ids) {
             Error error = std::move(ids).error();
             error.message = "text " + std::to_string(i + 1) + ": " + error.message;
             return error;
         }
-        tokens.push_back(*std::move(ids));
+        encoded.push_back(*std::move(ids));
         index_of.push_back(i);
     }
     std::vector<Translation> results(texts.size());
-    if (tokens.empty()) return results;
+    if (encoded.empty()) return results;
 
     if (!impl_->session) {
         const std::size_t batch =
-            impl_->options.batch > 0 ? impl_->options.batch : std::min(tokens.size(), kDefaultTextBatch);
+            impl_->options.batch > 0 ? impl_->options.batch : std::min(encoded.size(), kDefaultTextBatch);
         VKFORMER_TRY(auto session, decoding::Session::create(*impl_->device.backend, *impl_->model,
                                                              {.generation = impl_->generation,
                                                               .batch = static_cast<std::uint32_t>(batch),
@@ -277,7 +299,7 @@ Result<std::vector<Translation>> Translator::translate(std::span<const std::stri
         impl_->session.emplace(std::move(session));
     }
     std::vector<decoding::Source> sources;
-    for (const auto& ids : tokens) sources.push_back({.tokens = ids});
+    for (const auto& [source, prefix] : encoded) sources.push_back({.tokens = source, .visible = {}, .prefix = prefix});
     VKFORMER_TRY(auto hypotheses, impl_->session->generate(sources, progress));
     for (auto& hypothesis : hypotheses) end_at(impl_->generation.stop_strings, *impl_->tokenizer, hypothesis.tokens);
     for (std::size_t i = 0; i < hypotheses.size(); ++i) {

@@ -126,10 +126,10 @@ Result<std::optional<Job>> BeamScript::next(std::uint32_t most) {
 }
 
 /// All rows read the prompt's last token; the first step draws from the first row only.
-void BeamScript::begin_search(const Step& step, std::vector<Write>& writes) const {
+void BeamScript::begin_search(Step& step, std::vector<Write>& writes) const {
     const RuleTensors& rules = step.graph.rules;
     const std::size_t last = context().size();
-    step.choice->begin(sequence_.prompt.back(), static_cast<std::int32_t>(last), max_steps_, writes);
+    step.choice->begin(std::span(sequence_.prompt).last(1), static_cast<std::int32_t>(last), max_steps_, writes);
     writes.push_back({step.graph.shared, rows(last)});
     if (step.graph.adapters) writes.push_back({step.graph.adapters, adapter_words(rules_.beams)});
     if (rules.begins) writes.push_back({rules.begins, rows(sequence_.prompt.size() - sequence_.answered)});

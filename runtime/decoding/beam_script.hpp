@@ -83,7 +83,7 @@ private:
     Result<Spread*> spread();
     Result<Step*> step();
     Result<Job> next_chunk();
-    void begin_search(const Step& step, std::vector<Write>& writes) const;
+    void begin_search(Step& step, std::vector<Write>& writes) const;
 
     const models::Decoder* model_;
     DecoderSessionOptions options_;

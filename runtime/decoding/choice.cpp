@@ -21,14 +21,16 @@ enum Column : std::size_t { kState, kTokens, kParents, kFinalSteps, kFinalRows, 
 
 }  // namespace
 
-void GreedyChoice::begin(std::int32_t token, std::int32_t start, std::uint32_t, std::vector<Write>& writes) const {
-    writes.push_back({states_.tokens, std::vector(rows_, token)});
+void GreedyChoice::begin(std::span<const std::int32_t> tokens, std::int32_t start, std::uint32_t,
+                         std::vector<Write>& writes) {
+    start_ = static_cast<std::uint32_t>(start);
+    writes.push_back({states_.tokens, {tokens.begin(), tokens.end()}});
     writes.push_back({states_.starts, std::vector(rows_, start)});
     writes.push_back({states_.finished, std::vector<std::int32_t>(rows_, 0)});
 }
 
 std::vector<Read> GreedyChoice::reads(std::uint32_t step) const {
-    return {{states_.history, std::uint64_t{step} * rows_, rows_}};
+    return {{states_.history, (std::uint64_t{start_} + step) * rows_, rows_}};
 }
 
 Result<bool> GreedyChoice::take(std::uint32_t first, std::uint32_t last, std::uint32_t max_steps, Records& records,
@@ -45,11 +47,13 @@ Result<bool> GreedyChoice::take(std::uint32_t first, std::uint32_t last, std::ui
     return last >= max_steps || std::ranges::all_of(answers, is_over);
 }
 
-void BeamChoice::begin(std::int32_t token, std::int32_t start, std::uint32_t max_steps,
-                       std::vector<Write>& writes) const {
+void BeamChoice::begin(std::span<const std::int32_t> tokens, std::int32_t start, std::uint32_t max_steps,
+                       std::vector<Write>& writes) {
     const BeamStart values = beam_start(layout_, max_steps, further_ends_);
     const std::size_t rows = layout_.rows();
-    writes.push_back({states_.tokens, std::vector(rows, token)});
+    std::vector<std::int32_t> of_rows;
+    for (const std::int32_t token : tokens) of_rows.insert(of_rows.end(), layout_.beams, token);
+    writes.push_back({states_.tokens, std::move(of_rows)});
     writes.push_back({states_.starts, std::vector(rows, start)});
     writes.push_back({states_.parents, values.parents});
     writes.push_back({states_.running_scores, as_words(values.running_scores)});

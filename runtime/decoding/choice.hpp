@@ -21,9 +21,9 @@ struct Answer {
 class Choice {
 public:
     virtual ~Choice() = default;
-    /// All rows read `token` at position `start`, and `max_steps` steps may follow.
-    virtual void begin(std::int32_t token, std::int32_t start, std::uint32_t max_steps,
-                       std::vector<Write>& writes) const = 0;
+    /// All rows of a sequence read its token of `tokens` (one for each) at position `start`, and `max_steps` steps may follow.
+    virtual void begin(std::span<const std::int32_t> tokens, std::int32_t start, std::uint32_t max_steps,
+                       std::vector<Write>& writes) = 0;
     virtual std::vector<Read> reads(std::uint32_t step) const = 0;
     /// Adds what steps `first` up to but not including `last` have chosen to the answers, one for each sequence that counts. Gives
     /// whether nothing will be added any more; the last of `max_steps` is such a step.
@@ -37,8 +37,8 @@ class GreedyChoice final : public Choice {
 public:
     GreedyChoice(const graph::GreedyStates& states, std::uint32_t rows, std::int32_t eos)
         : states_(states), rows_(rows), eos_(eos) {}
-    void begin(std::int32_t token, std::int32_t start, std::uint32_t max_steps,
-               std::vector<Write>& writes) const override;
+    void begin(std::span<const std::int32_t> tokens, std::int32_t start, std::uint32_t max_steps,
+               std::vector<Write>& writes) override;
     std::vector<Read> reads(std::uint32_t step) const override;
     Result<bool> take(std::uint32_t first, std::uint32_t last, std::uint32_t max_steps, Records& records,
                       std::span<Answer> answers) const override;
@@ -48,6 +48,7 @@ private:
     graph::GreedyStates states_;
     std::uint32_t rows_;
     std::int32_t eos_;
+    std::uint32_t start_ = 0;  // the position that the first step reads
 };
 
 /// The likeliest answer of a search, which is known at its end.
@@ -56,8 +57,8 @@ public:
     /// `further_ends`: tokens that end a hypothesis besides graph::BeamOptions::eos.
     BeamChoice(const graph::BeamStates& states, const BeamLayout& layout, std::span<const std::int32_t> further_ends)
         : states_(states), layout_(layout), further_ends_(further_ends.begin(), further_ends.end()) {}
-    void begin(std::int32_t token, std::int32_t start, std::uint32_t max_steps,
-               std::vector<Write>& writes) const override;
+    void begin(std::span<const std::int32_t> tokens, std::int32_t start, std::uint32_t max_steps,
+               std::vector<Write>& writes) override;
     std::vector<Read> reads(std::uint32_t step) const override;
     Result<bool> take(std::uint32_t first, std::uint32_t last, std::uint32_t max_steps, Records& records,
                       std::span<Answer> answers) const override;

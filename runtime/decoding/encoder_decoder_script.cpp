@@ -44,8 +44,14 @@ void EncoderDecoderScript::begin(std::span<const Source> sources, std::uint32_t 
             if (source.visible.empty() || source.visible[i]) mask_[b * len + i] = std::bit_cast<std::int32_t>(0.0f);
     }
     source_len_ = static_cast<std::uint32_t>(sources[0].tokens.size());
-    max_steps_ = max_steps;
-    handed_steps_ = 0;
+    prefix_len_ = static_cast<std::uint32_t>(sources[0].prefix.size());
+    prefixes_.clear();
+    for (std::size_t b = 0; b < layout_.batch; ++b) {
+        const auto prefix = sources[std::min(b, sources.size() - 1)].prefix;
+        prefixes_.insert(prefixes_.end(), prefix.begin(), prefix.end());
+    }
+    max_steps_ = max_steps - prefix_len_;
+    handed_steps_ = handed_prefix_ = 0;
     answers_.assign(sources.size(), {});
     is_running_ = true;
     is_done_ = hands_out_steps_ = is_encoded_ = false;
@@ -98,26 +104,49 @@ Result<std::optional<Job>> EncoderDecoderScript::next(std::uint32_t most) {
     VKFORMER_CHECK(make_parts());
     if (!hands_out_steps_) {
         hands_out_steps_ = true;
-        Job job = {.kind = Job::Kind::prompt, .part = encoder_.get(), .len = layout_.source_len};
-        const models::SourceTensors& source = encoder_->graph.source;
-        job.writes.push_back({source.tokens, tokens_});
-        job.writes.push_back(layout_.masked_source ? Write{source.mask, mask_} : Write{source.lengths, lengths_});
+        return std::optional(encoder_job());
+    }
+    // A token of the prefix is read by a step whose choice nobody looks at: the next one begins anew.
+    if (handed_prefix_ < prefix_len_) {
+        Job job = {.kind = Job::Kind::prompt, .part = step_.get(), .len = 1};
+        write_source(job.writes);
+        choice_->begin(given_at(handed_prefix_), static_cast<std::int32_t>(handed_prefix_), max_steps_, job.writes);
+        ++handed_prefix_;
         return std::optional(std::move(job));
     }
     if (handed_steps_ == max_steps_) return std::optional<Job>();
     Job job = {.part = step_.get(), .runs = std::min(most, max_steps_ - handed_steps_), .first_step = handed_steps_};
     if (handed_steps_ == 0) {
-        if (step_->graph.source_tokens) {
-            std::vector<std::int32_t> sources = tokens_;
-            for (std::size_t b = 0; b < layout_.batch; ++b)
-                std::fill_n(sources.begin() + static_cast<std::ptrdiff_t>(b * layout_.source_len) + lengths_[b],
-                            layout_.source_len - static_cast<std::size_t>(lengths_[b]), -1);
-            job.writes.push_back({step_->graph.source_tokens, std::move(sources)});
-        }
-        choice_->begin(generation_.decoder_start, 0, max_steps_, job.writes);
+        write_source(job.writes);
+        choice_->begin(given_at(prefix_len_), static_cast<std::int32_t>(prefix_len_), max_steps_, job.writes);
     }
     handed_steps_ += job.runs;
     return std::optional(std::move(job));
+}
+
+Job EncoderDecoderScript::encoder_job() const {
+    Job job = {.kind = Job::Kind::prompt, .part = encoder_.get(), .len = layout_.source_len};
+    const models::SourceTensors& source = encoder_->graph.source;
+    job.writes.push_back({source.tokens, tokens_});
+    job.writes.push_back(layout_.masked_source ? Write{source.mask, mask_} : Write{source.lengths, lengths_});
+    return job;
+}
+
+/// For the rules that look at it.
+void EncoderDecoderScript::write_source(std::vector<Write>& writes) const {
+    if (!step_->graph.source_tokens) return;
+    std::vector<std::int32_t> sources = tokens_;
+    for (std::size_t b = 0; b < layout_.batch; ++b)
+        std::fill_n(sources.begin() + static_cast<std::ptrdiff_t>(b * layout_.source_len) + lengths_[b],
+                    layout_.source_len - static_cast<std::size_t>(lengths_[b]), -1);
+    writes.push_back({step_->graph.source_tokens, std::move(sources)});
+}
+
+std::vector<std::int32_t> EncoderDecoderScript::given_at(std::uint32_t position) const {
+    std::vector<std::int32_t> tokens(layout_.batch, generation_.decoder_start);
+    if (position == 0) return tokens;
+    for (std::size_t b = 0; b < layout_.batch; ++b) tokens[b] = prefixes_[b * prefix_len_ + position - 1];
+    return tokens;
 }
 
 Result<void> EncoderDecoderScript::take(const Job& job, Records& records) {

@@ -17,6 +17,9 @@ namespace vkformer::decoding {
 struct Source {
     std::span<const std::int32_t> tokens;
     std::span<const std::uint8_t> visible = {};  ///< empty: all; else one per token, 0: masked
+    /// What the target begins with behind the start token, as Hugging Face's generate() takes it as `decoder_input_ids`: a search begins
+    /// behind it and its score knows nothing of it, but positions, least lengths and the longest count it.
+    std::span<const std::int32_t> prefix = {};
 };
 
 /// Batches of sources of one length at most. As a SequenceScript its batch is 1.
@@ -27,7 +30,8 @@ public:
                          const models::GenerationConfig& generation)
         : model_(&model), layout_(layout), generation_(generation) {}
 
-    /// As many sources as the batch has at most: rows that none needs repeat the last one, so that they finish when it does.
+    /// As many sources as the batch has at most, with prefixes of one length, below max_steps: rows that none needs repeat the last one,
+    /// so that they finish when it does. max_steps counts the prefix.
     void begin(std::span<const Source> sources, std::uint32_t max_steps);
     /// One for each source.
     const std::vector<Answer>& answers() const noexcept { return answers_; }
@@ -58,6 +62,10 @@ private:
     };
 
     Result<void> make_parts();
+    Job encoder_job() const;
+    void write_source(std::vector<Write>& writes) const;
+    /// What the decoder reads at a position of start token and prefix; of each row of the batch one.
+    std::vector<std::int32_t> given_at(std::uint32_t position) const;
 
     const models::EncoderDecoder* model_;
     models::DecodeLayout layout_;
@@ -69,6 +77,8 @@ private:
     std::vector<std::int32_t> tokens_, lengths_;  // [batch, source_len], [batch]
     std::vector<std::int32_t> mask_;              // the bits of floats, like tokens_; empty without one
     std::uint32_t source_len_ = 0;                // of the first source
+    std::vector<std::int32_t> prefixes_;          // [batch, prefix_len_]
+    std::uint32_t prefix_len_ = 0, handed_prefix_ = 0;
     bool is_running_ = false, is_done_ = false;
     bool hands_out_steps_ = false, is_encoded_ = false;  // the encoder was handed out, is done
     std::uint32_t handed_steps_ = 0, max_steps_ = 0;

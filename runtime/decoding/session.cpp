@@ -20,8 +20,9 @@ std::uint32_t bucket_len(std::size_t longest, std::uint64_t limit) {
     return static_cast<std::uint32_t>(std::min(len, limit));
 }
 
-Hypothesis from_start(std::int32_t start, const Answer& answer) {
+Hypothesis from_start(std::int32_t start, std::span<const std::int32_t> prefix, const Answer& answer) {
     Hypothesis result = {.tokens = {start}, .score = answer.score, .further = {}};
+    result.tokens.insert(result.tokens.end(), prefix.begin(), prefix.end());
     result.tokens.insert(result.tokens.end(), answer.tokens.begin(), answer.tokens.end());
     return result;
 }
@@ -57,6 +58,18 @@ Result<void> Session::check(std::span<const Source> sources) const {
             if (token < 0 || static_cast<std::uint64_t>(token) >= limits.source_vocab)
                 return invalid("has token " + std::to_string(token) + ", the model knows 0 to " +
                                std::to_string(limits.source_vocab - 1));
+        if (source.prefix.empty()) continue;
+        if (source.prefix.size() >= options_.generation.max_steps)
+            return invalid("has a prefix of " + std::to_string(source.prefix.size()) + " tokens, of the target's " +
+                           std::to_string(options_.generation.max_steps) + " at most");
+        for (const std::int32_t token : source.prefix)
+            if (token < 0 || static_cast<std::uint64_t>(token) >= limits.target_vocab)
+                return invalid("has token " + std::to_string(token) + " in its prefix, the model writes 0 to " +
+                               std::to_string(limits.target_vocab - 1));
+        if (!options_.generation.rules.banned_first.empty())
+            return Error{ErrorCode::UnsupportedConfig,
+                         "generation_config.json has \"begin_suppress_tokens\", which are not done behind a prefix: "
+                         "take them out of the file"};
     }
     return {};
 }
@@ -75,13 +88,16 @@ EncoderDecoderScript& Session::script(std::uint32_t source_len, bool masked) {
 Result<std::vector<Hypothesis>> Session::generate(std::span<const Source> sources, const Progress& progress) {
     VKFORMER_CHECK(check(sources));
     const auto order = stable_order(sources.size(), [&](std::size_t a, std::size_t b) {
-        return sources[a].tokens.size() < sources[b].tokens.size();
+        return std::pair(sources[a].prefix.size(), sources[a].tokens.size()) <
+               std::pair(sources[b].prefix.size(), sources[b].tokens.size());
     });
 
     std::vector<Hypothesis> results(sources.size());
-    for (std::size_t first = 0; first < order.size(); first += options_.batch) {
-        const auto chosen =
-            std::span(order).subspan(first, std::min<std::size_t>(options_.batch, order.size() - first));
+    for (std::size_t first = 0, count = 0; first < order.size(); first += count) {
+        const std::size_t prefix_len = sources[order[first]].prefix.size();
+        for (count = 1; count < options_.batch && first + count < order.size(); ++count)
+            if (sources[order[first + count]].prefix.size() != prefix_len) break;
+        const auto chosen = std::span(order).subspan(first, count);
         const std::size_t longest = sources[chosen.back()].tokens.size();
         const bool masked = std::ranges::any_of(chosen, [&](std::size_t i) { return !sources[i].visible.empty(); });
         std::vector<Source> batch;
@@ -93,9 +109,10 @@ Result<std::vector<Hypothesis>> Session::generate(std::span<const Source> source
         for (std::size_t i = 0; i < chosen.size(); ++i) {
             const Answer& answer = made.answers()[i];
             Hypothesis& result = results[chosen[i]];
-            result = from_start(options_.generation.decoder_start, answer);
+            const auto prefix = sources[chosen[i]].prefix;
+            result = from_start(options_.generation.decoder_start, prefix, answer);
             for (const Answer& next : answer.further | std::views::take(options_.hypotheses - 1))
-                result.further.push_back(from_start(options_.generation.decoder_start, next));
+                result.further.push_back(from_start(options_.generation.decoder_start, prefix, next));
         }
         if (progress) progress(first + chosen.size(), order.size());
     }

@@ -34,16 +34,17 @@ DType of_smaller_blocks(DType wanted) {
     }
 }
 
-DType fitting(DType wanted, std::uint64_t row) {
+/// `wanted`, what has smaller blocks, or where neither divides the rows `otherwise`.
+DType fitting(DType wanted, std::uint64_t row, DType otherwise) {
     for (const DType dtype : {wanted, of_smaller_blocks(wanted)})
         if (row % block_elements(dtype) == 0) return dtype;
-    return DType::f16;
+    return otherwise;
 }
 
 /// Sets the dtype, `best` or what fits its rows.
-void store_as(OutputTensor& tensor, DType best, std::vector<std::string>& notes) {
+void store_as(OutputTensor& tensor, DType best, DType otherwise, std::vector<std::string>& notes) {
     const std::uint64_t row = tensor.source.shape.back();
-    tensor.dtype = fitting(best, row);
+    tensor.dtype = fitting(best, row, otherwise);
     if (tensor.dtype == best) return;
     notes.push_back(tensor.name + " is stored as " + std::string(to_string(tensor.dtype)) + ": its rows of " +
                     std::to_string(row) + " are no multiple of the " + std::to_string(block_elements(best)) +
@@ -51,10 +52,11 @@ void store_as(OutputTensor& tensor, DType best, std::vector<std::string>& notes)
 }
 
 /// A matrix of a folder that products or embedding() read: not a table of positions, of distances or of a few types, nor the heads of
-/// encoders, which are small and computed in float32.
+/// encoders, which are small.
 bool is_block_matrix(const OutputTensor& tensor) {
     constexpr std::array<std::string_view, 8> kOthers = {
         "position", "relative_attention_bias", "token_type", "norm", "classifier", "pooler", "_projection.", "conv"};
+    if (tensor.name.starts_with("head.") || tensor.name == "score.weight") return false;
     const std::string_view name = tensor.name;
     const bool is_real = is_float(tensor.source.dtype) || is_quantized(tensor.source.dtype);
     return is_real && tensor.source.shape.rank() == 2 && name.ends_with(".weight") &&
@@ -63,9 +65,9 @@ bool is_block_matrix(const OutputTensor& tensor) {
 
 /// Tables are heads as well in most models. What is written twice, as heads and tables of old files are, stays the same.
 bool is_table(std::string_view name) {
-    constexpr std::array<std::string_view, 6> kTables = {"shared.weight",          "embed_tokens.weight",
-                                                         "word_embeddings.weight", "token_embedding.weight",
-                                                         "lm_head.weight",         "proj_out.weight"};
+    constexpr std::array<std::string_view, 7> kTables = {
+        "shared.weight",         "embed_tokens.weight", "word_embeddings.weight", "token_embedding.weight",
+        "tok_embeddings.weight", "lm_head.weight",      "proj_out.weight"};
     return std::ranges::any_of(kTables, [&](std::string_view table) { return name.ends_with(table); });
 }
 
@@ -82,15 +84,16 @@ void choose_gguf_dtypes(std::vector<OutputTensor>& tensors, DType wanted, std::v
             continue;
         }
         const bool is_output = tensor.name == (has_output ? "output.weight" : "token_embd.weight");
-        store_as(tensor, is_output ? wanted_for_output(wanted) : wanted, notes);
+        store_as(tensor, is_output ? wanted_for_output(wanted) : wanted, DType::f16, notes);
     }
 }
 
 void choose_folder_dtypes(std::vector<OutputTensor>& tensors, DType wanted, std::vector<std::string>& notes) {
     for (OutputTensor& tensor : tensors) {
         tensor.dtype = tensor.source.dtype;
-        if (is_block_matrix(tensor))
-            store_as(tensor, is_table(tensor.name) ? wanted_for_output(wanted) : wanted, notes);
+        if (!is_block_matrix(tensor)) continue;
+        const DType best = is_table(tensor.name) ? wanted_for_output(wanted) : wanted;
+        store_as(tensor, best, tensor.source.dtype, notes);
     }
 }
 

@@ -349,7 +349,11 @@ Result<GgufContents> requantized(const formats::Gguf& file, DType dtype) {
         contents.tensors.push_back(
             {.name = std::string(tensor.name), .dtype = source.dtype, .source = std::move(source)});
     }
-    choose_gguf_dtypes(contents.tensors, dtype, contents.notes);
+    VKFORMER_TRY(const std::string architecture, file.string("general.architecture", ""));
+    if (architecture == formats::kBlockArchitecture)
+        choose_folder_dtypes(contents.tensors, dtype, contents.notes);
+    else
+        choose_gguf_dtypes(contents.tensors, dtype, contents.notes);
     return contents;
 }
 

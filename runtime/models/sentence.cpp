@@ -253,6 +253,18 @@ Result<ScoreTexts> read_score_texts(const std::filesystem::path& folder) {
                       .prompt = model.default_prompt.empty() ? "" : std::move(prompt->second)};
 }
 
+Result<std::vector<std::filesystem::path>> stage_folders(const std::filesystem::path& folder) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(folder / kModulesFile, ignored)) return std::vector<std::filesystem::path>{};
+    VKFORMER_TRY(const auto modules, list_modules(folder));
+    std::vector<std::filesystem::path> stages;
+    for (const Module& module : modules)
+        if (!std::filesystem::equivalent(module.at, folder, ignored) &&
+            std::filesystem::is_directory(module.at, ignored))
+            stages.push_back(module.at.lexically_relative(folder));
+    return stages;
+}
+
 Result<SentenceModel> load_sentence_model(const std::filesystem::path& path) {
     if (formats::is_file(path)) {
         VKFORMER_TRY(const OpenedModel opened, open_model(path, std::array{ModelKind::encoder}));

@@ -46,6 +46,9 @@ struct SentenceModel {
 /// module that is not implemented, by name; a folder of another kind of model, Hint::cross_encoder where it is one), MissingTensor,
 /// ShapeMismatch.
 Result<SentenceModel> load_sentence_model(const std::filesystem::path& path);
+
+/// The folders in `folder` that its modules.json gives to stages, relative to it; none without the file. Errors: CorruptFile.
+Result<std::vector<std::filesystem::path>> stage_folders(const std::filesystem::path& folder);
 /// The same of an open file, which is one of an encoder.
 Result<SentenceModel> load_gguf_sentence_model(const formats::Gguf& file);
 

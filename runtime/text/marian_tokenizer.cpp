@@ -30,7 +30,7 @@ using SpellingsOfIds = std::unordered_map<std::int32_t, std::string>;
 struct MarianParts {
     Model source;
     Model target;
-    IdsOfSpellings source_ids;
+    IdsOfSpellings source_ids, target_ids;
     SpellingsOfIds target_pieces;
     std::vector<AddedToken> added;
     std::vector<std::string> special;        // contents
@@ -91,7 +91,7 @@ public:
             added_pieces_.insert_or_assign(token.id, token.content);
         }
         special_.insert(parts_.special.begin(), parts_.special.end());
-        for (const std::string& token : parts_.special) special_ids_.insert(id_of(token));
+        for (const std::string& token : parts_.special) special_ids_.insert(id_of(token, source()));
         for (const auto& [piece, id] : parts_.source_ids) size_ = std::max(size_, static_cast<std::size_t>(id) + 1);
         for (const auto& [id, piece] : parts_.target_pieces) size_ = std::max(size_, static_cast<std::size_t>(id) + 1);
         for (const auto& [id, piece] : added_pieces_) size_ = std::max(size_, static_cast<std::size_t>(id) + 1);
@@ -101,14 +101,15 @@ public:
         VKFORMER_CHECK(check_utf8(text));
         try {
             std::vector<std::int32_t> ids;
+            const Side side = options.is_target ? Side{*parts_.target, parts_.target_ids} : source();
             for (const Segment& segment : segments(text, options.parse_special && !parts_.split_special)) {
                 if (segment.is_token) {
-                    ids.push_back(id_of(segment.text));
+                    ids.push_back(id_of(segment.text, side));
                 } else if (!segment.text.empty()) {
-                    encode_plain(segment.text, ids);
+                    encode_plain(segment.text, side, ids);
                 }
             }
-            if (options.add_special) ids.push_back(id_of(parts_.eos));
+            if (options.add_special) ids.push_back(id_of(parts_.eos, side));
             return ids;
         } catch (const std::bad_alloc&) {
             return Error{ErrorCode::OutOfHostMemory, "out of memory while tokenizing"};
@@ -162,6 +163,12 @@ private:
         std::string text;
         bool is_token;
     };
+    /// What reads a text of the one language or the other.
+    struct Side {
+        const sentencepiece::SentencePieceProcessor& model;
+        const IdsOfSpellings& ids;
+    };
+    Side source() const { return {*parts_.source, parts_.source_ids}; }
 
     /// The text cut at the added tokens.
     std::vector<Segment> segments(std::string_view text, bool parse_special) const {
@@ -204,20 +211,22 @@ private:
         }
     }
 
-    void encode_plain(std::string_view text, std::vector<std::int32_t>& ids) const {
+    void encode_plain(std::string_view text, const Side& side, std::vector<std::int32_t>& ids) const {
         if (text.starts_with(">>")) {
             if (const auto end = text.find("<<"); end != text.npos) {
-                ids.push_back(id_of(std::string(text.substr(0, end + 2))));
+                ids.push_back(id_of(std::string(text.substr(0, end + 2)), side));
                 text.remove_prefix(end + 2);
             }
         }
         std::vector<std::string> pieces;
-        parts_.source->Encode(text, &pieces).IgnoreError();  // fails only where no model is loaded
-        for (const std::string& piece : pieces) ids.push_back(id_of(piece));
+        side.model.Encode(text, &pieces).IgnoreError();  // fails only where no model is loaded
+        for (const std::string& piece : pieces) ids.push_back(id_of(piece, side));
     }
 
-    std::int32_t id_of(const std::string& token) const {
-        return find(token).value_or(parts_.source_ids.at(parts_.unk));
+    std::int32_t id_of(const std::string& token, const Side& side) const {
+        if (const auto added = added_ids_.find(token); added != added_ids_.end()) return added->second;
+        const auto found = side.ids.find(token);
+        return found != side.ids.end() ? found->second : side.ids.at(parts_.unk);
     }
 
     const std::string* find_piece(std::int32_t id) const {
@@ -326,7 +335,11 @@ Result<std::unique_ptr<Tokenizer>> load_marian_tokenizer(const std::filesystem::
     if (config.separate_vocabs) {
         VKFORMER_TRY(const IdsOfSpellings target, read_vocabulary(folder / "target_vocab.json"));
         for (const auto& [piece, id] : target) parts.target_pieces.emplace(id, piece);
+        if (!target.contains(parts.unk))
+            return Error{ErrorCode::CorruptFile, "target_vocab.json: has no token " + formats::quote(parts.unk)};
+        parts.target_ids = target;
     } else {
+        parts.target_ids = parts.source_ids;
         for (const auto& [piece, id] : parts.source_ids)
             if (!parts.target_pieces.emplace(id, piece).second)
                 return Error{ErrorCode::CorruptFile, "vocab.json: the id " + std::to_string(id) + " occurs twice"};

@@ -25,6 +25,9 @@ struct EncodeOptions {
     /// a user typed cannot end his turn (unless the vocabulary itself, as a Unigram one may, has a piece spelled like the
     /// token). Added tokens that are not special are found in either case.
     bool parse_special = true;
+    /// A text that the model writes and does not read: Hugging Face's `tokenizer(text_target=text)`. Of a tokenizer of `source.spm` and
+    /// `target.spm`, the latter's.
+    bool is_target = false;
 };
 
 /// What an encoder reads: token ids and, for each, its type (segment): which of two texts it belongs to.

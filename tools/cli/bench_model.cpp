@@ -56,8 +56,9 @@ struct BenchDevices {
 Result<BenchDevices> open_devices(const BenchModelCommand& command, const models::OpenedModel& model) {
     BenchDevices devices;
     VKFORMER_TRY(const auto open, open_options(command.device));
-    VKFORMER_TRY(devices.opened,
-                 api::open_backend(open, [&] { return api::default_workloads(model, command.device.dtype_value()); }));
+    VKFORMER_TRY(devices.opened, api::open_backend(open, [&] {
+                     return api::default_workloads(model, command.device.dtype_value(), command.weights.format());
+                 }));
     if (dynamic_cast<const vulkan::VulkanBackend*>(devices.opened.backend.get())) {
         VKFORMER_TRY(auto chooser, api::make_chooser(open));
         VKFORMER_TRY(devices.profiler, vulkan::VulkanBackend::create(command.device.device,

@@ -217,8 +217,9 @@ Result<int> bench_speech(const BenchModelCommand& command, const models::Opened<
     VKFORMER_TRY(const models::SpeechModel speech, opened.load());
     VKFORMER_TRY(const SpeechBench bench, open_bench(command, opened.path, speech));
     VKFORMER_TRY(const auto open, open_options(command.device));
-    VKFORMER_TRY(const auto device,
-                 api::open_backend(open, [&] { return api::default_workloads(opened, command.device.dtype_value()); }));
+    VKFORMER_TRY(const auto device, api::open_backend(open, [&] {
+                     return api::default_workloads(opened, command.device.dtype_value(), command.weights.format());
+                 }));
     if (!command.device.quiet) std::fprintf(stderr, "vkformer: device: %s\n", device.description.c_str());
     auto* const vulkan_backend = dynamic_cast<vulkan::VulkanBackend*>(device.backend.get());
 

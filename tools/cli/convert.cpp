@@ -20,6 +20,7 @@
 #include "formats/safetensors.hpp"
 #include "formats/weights.hpp"
 #include "models/gguf_export.hpp"
+#include "models/sentence.hpp"
 
 namespace vkformer::cli {
 namespace {
@@ -91,6 +92,10 @@ Error cannot_write(const fs::path& path, const std::error_code& error) {
     return {ErrorCode::FileNotFound, "cannot write " + path.string() + ": " + error.message()};
 }
 
+Error cannot_read(const fs::path& path, const std::error_code& error) {
+    return {ErrorCode::FileNotFound, "cannot read " + path.string() + ": " + error.message()};
+}
+
 /// config.json names the dtype that the weights have now.
 Result<void> write_config(const fs::path& source, const fs::path& destination, DType dtype) {
     VKFORMER_TRY(nlohmann::json config, formats::read_json(source));
@@ -112,22 +117,26 @@ Result<void> copy_contents(const fs::path& from, const fs::path& to) {
     return write_file(to, file->bytes());
 }
 
-/// Those of a sentence model's stages lie in folders of their own, and stay as they are.
+/// A stage of a sentence model lies in a folder of its own, and stays as it is.
 Result<void> copy_folder(const fs::path& source, const fs::path& destination) {
     VKFORMER_CHECK(create_folder(destination));
     std::error_code error;
-    for (const auto& entry : fs::directory_iterator(source, error))
+    const fs::directory_iterator files(source, error);
+    if (error) return cannot_read(source, error);
+    for (const auto& entry : files)
         if (entry.is_regular_file()) VKFORMER_CHECK(copy_contents(entry.path(), destination / entry.path().filename()));
     return {};
 }
 
 Result<void> copy_other_files(const fs::path& source, const fs::path& destination, DType dtype) {
+    VKFORMER_TRY(const auto stages, models::stage_folders(source));
+    for (const fs::path& stage : stages) VKFORMER_CHECK(copy_folder(source / stage, destination / stage));
     std::error_code error;
-    for (const auto& entry : fs::directory_iterator(source, error)) {
+    const fs::directory_iterator files(source, error);
+    if (error) return cannot_read(source, error);
+    for (const auto& entry : files) {
         const fs::path to = destination / entry.path().filename();
-        if (entry.is_directory() && fs::exists(entry.path() / "config.json")) {
-            VKFORMER_CHECK(copy_folder(entry.path(), to));
-        } else if (!entry.is_regular_file() || is_weights_file(entry.path())) {
+        if (!entry.is_regular_file() || is_weights_file(entry.path())) {
             continue;
         } else if (entry.path().filename() == "config.json" && !is_quantized(dtype)) {
             VKFORMER_CHECK(write_config(entry.path(), to, dtype));
@@ -141,8 +150,9 @@ Result<void> copy_other_files(const fs::path& source, const fs::path& destinatio
 /// A folder of matrices in block formats. One that has other weights already would be read in their place.
 Result<int> to_blocks(const ConvertCommand& command, const fs::path& source) {
     const fs::path destination = utf8_path(command.destination);
+    std::error_code ignored;
     for (const char* const other : {"model.safetensors", "model.safetensors.index.json"})
-        if (fs::exists(destination / other))
+        if (fs::exists(destination / other, ignored))
             return Error{ErrorCode::InvalidArgument, (destination / other).string() +
                                                          " would be read in place of the new model.gguf: remove it, or "
                                                          "name another folder"};
@@ -182,6 +192,12 @@ Result<int> to_safetensors(const ConvertCommand& command, const fs::path& source
     return kOk;
 }
 
+bool is_within(const fs::path& path, const fs::path& folder) {
+    std::error_code error;
+    const fs::path inner = fs::weakly_canonical(path, error), outer = fs::canonical(folder, error);
+    return !error && fs::is_directory(outer, error) && std::ranges::mismatch(outer, inner).in1 == outer.end();
+}
+
 Result<int> run(const ConvertCommand& command) {
     const fs::path source = utf8_path(command.source);
     std::error_code ignored;
@@ -189,6 +205,8 @@ Result<int> run(const ConvertCommand& command) {
     // The weights are read while the new file is written.
     if (fs::equivalent(source, utf8_path(command.destination), ignored))
         return Error{ErrorCode::InvalidArgument, "source and destination are the same"};
+    if (is_within(utf8_path(command.destination), source))
+        return Error{ErrorCode::InvalidArgument, "the destination is in the source's folder: name one elsewhere"};
     const bool to_gguf = command.destination.ends_with(".gguf");
     const bool is_folder = fs::is_directory(source, ignored);
     if (!is_folder && !command.source.ends_with(".safetensors")) {

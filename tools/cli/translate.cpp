@@ -23,7 +23,7 @@ struct TranslateCommand {
     WeightsOption weights;
     std::vector<std::string> texts;
     BadInputs bad;
-    std::string from, to;
+    std::string from, to, prefix;
     std::uint32_t beams = 0, batch = 0, max_length = 0;  // 0: not given
     std::uint32_t hypotheses = 1;
     bool json = false;
@@ -47,9 +47,14 @@ Result<void> translate(Translator& translator, TranslateCommand& command, std::v
         progress = [&](std::size_t done, std::size_t) {
             std::fprintf(stderr, "\rvkformer: %zu lines translated", before + done);
         };
-    const auto run = [&](const std::vector<std::string>& texts) { return translator.translate(texts, progress); };
+    const auto prefixed = [&](const std::string& text) { return PrefixedText{.text = text, .prefix = command.prefix}; };
+    const auto run = [&](const std::vector<std::string>& texts) {
+        std::vector<PrefixedText> all;
+        for (const std::string& text : texts) all.push_back(prefixed(text));
+        return translator.translate(all, progress);
+    };
     auto translations =
-        command.bad.results(inputs, run, [&](const std::string& text) { return translator.check(text); });
+        command.bad.results(inputs, run, [&](const std::string& text) { return translator.check(prefixed(text)); });
     if (shows_progress) std::fputc('\n', stderr);
     if (!translations) return std::move(translations).error();
     std::string out;
@@ -101,6 +106,7 @@ void add_translate(CLI::App& app, Action& action) {
     options->model.add(command);
     command.add_option("--from", options->from, "Language of the texts, for models of many: eng_Latn, en_XX, en, …");
     command.add_option("--to", options->to, "Language to translate into, likewise");
+    command.add_option("--prefix", options->prefix, "What every translation begins with: the model goes on from there");
     command.add_option("-b,--beams", options->beams, "Beams; 1 is greedy (default: what the model folder says)")
         ->check(CLI::Range(1u, graph::kMaxBeams));
     command.add_option("--batch", options->batch, "Texts that are translated together (default: up to 32)")
@@ -122,6 +128,7 @@ void add_translate(CLI::App& app, Action& action) {
         "Examples:\n"
         "  vkformer translate \"March 4, 2021\" \"le 1er mai 1968\"\n"
         "  vkformer translate --beams 4 --json < dates.txt\n"
+        "  vkformer translate --model opus-mt-en-de --prefix \"Guten Tag\" \"Good morning, everybody\"\n"
         "  vkformer translate --model opus-mt-en-de --device cpu \"Good morning\"\n"
         "  vkformer translate --model nllb-200-distilled-600M --from eng_Latn --to deu_Latn \"Good morning\"\n"
         "  vkformer translate --model flan-t5-small \"translate English to German: Good morning\"");
