@@ -95,14 +95,15 @@ public:
     /// stay blank. Errors: InvalidArgument (a text with more tokens than the model takes; says which one), DeviceLost, Vulkan,
     /// out of memory.
     Result<std::vector<Translation>> translate(std::span<const std::string> texts, const Progress& progress = {});
-    /// Translations that go on from their prefixes, which are part of text and tokens: generate() with the prefix as `decoder_input_ids`. A
-    /// prefix ends with a token, so better with a word; lengths count it, scores do not. Texts with prefixes of as many tokens are decoded
-    /// together. Errors: as above; InvalidArgument (a prefix that leaves no room, a recurrent model), UnsupportedConfig (the folder
-    /// forbids tokens at the beginning).
+    /// Translations that go on from their prefixes, which are part of text and tokens as the tokenizer writes them: generate() with the
+    /// prefix as `decoder_input_ids`, under max_length and min_length, which count it; scores do not. A prefix ends with a token, so better
+    /// with a word. Special tokens that it spells out are text. Texts with prefixes of as many tokens are decoded together: where all
+    /// differ, each alone. Errors: as above; InvalidArgument (a prefix that leaves no room, or has characters that the model does not
+    /// write), UnsupportedConfig (the folder forbids tokens at the beginning).
     Result<std::vector<Translation>> translate(std::span<const PrefixedText> texts, const Progress& progress = {});
-    /// Whether translate() takes this text; nothing is run. Errors: InvalidArgument.
-    Result<void> check(const PrefixedText& text) const;
+    /// Whether translate() takes this text; nothing is run. Errors: as of translate().
     Result<void> check(const std::string& text) const;
+    Result<void> check(const PrefixedText& text) const;  ///< the same
 
     /// Translates a text and, in a second pass, keeps what every head looked at. Errors: as of translate; InvalidArgument for
     /// a blank text.

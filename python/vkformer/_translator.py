@@ -76,10 +76,11 @@ class Translator(Model[_core.Translator]):
         """One Translation for a text, a list of them for several, in order. Blank texts stay blank.
 
         prefixes: what the translations begin with, one for all or one each: the model goes on from there. Text and tokens
-            have them, lengths count them, scores do not. They end with a token, so better with a word.
+            have them as the tokenizer writes them, lengths count them, scores do not. They end with a token, so better with
+            a word. Texts with prefixes of as many tokens are decoded together.
         Texts of like length are decoded together, which changes no result. ``on_progress(done, total)`` counts texts.
         Raises: InvalidArgumentError (a text with more tokens than the model takes; says which; a prefix that leaves no
-        room), UnsupportedConfigError (a prefix, where the folder forbids tokens at the beginning), ValueError (not as many
+        room, or that the model cannot write), UnsupportedConfigError (a prefix, where the folder forbids tokens at the beginning), ValueError (not as many
         prefixes as texts), DeviceLostError, VulkanError, MemoryError.
         """
         given = [texts] if isinstance(texts, str) else _inputs.texts(texts, "texts")

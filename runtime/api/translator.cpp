@@ -77,16 +77,17 @@ struct Translator::Impl {
     api::OpenedBackend device;
     std::optional<decoding::Session> session;  // made by the first call, which fixes the batch
 
-    /// Without the text that ended it.
-    std::string text_of(std::span<const std::int32_t> tokens) const {
+    /// Without the text that ended it, which does not begin among the tokens `given`.
+    std::string text_of(std::span<const std::int32_t> tokens, std::size_t given) const {
         std::string text = tokenizer->decode(tokens);
+        const std::size_t first = std::min(text.size(), tokenizer->decode(tokens.first(given)).size());
         std::size_t end = text.size();
-        for (const std::string& stop : generation.stop_strings) end = std::min(end, text.find(stop));
+        for (const std::string& stop : generation.stop_strings) end = std::min(end, text.find(stop, first));
         return text.substr(0, end);
     }
-    /// Without the further ones.
-    Translation translation(decoding::Hypothesis&& found) const {
-        std::string text = text_of(found.tokens);
+    /// Without the further ones. `given`: tokens that were not generated.
+    Translation translation(decoding::Hypothesis&& found, std::size_t given) const {
+        std::string text = text_of(found.tokens, given);
         return {.text = std::move(text), .tokens = std::move(found.tokens), .score = found.score, .further = {}};
     }
     struct Encoded {
@@ -111,9 +112,17 @@ Result<Translator::Impl::Encoded> Translator::Impl::encode(const PrefixedText& t
     if (encoded.source.size() > limit)
         return Error{ErrorCode::InvalidArgument, "it has " + std::to_string(encoded.source.size()) +
                                                      " tokens, the model takes at most " + std::to_string(limit)};
-    if (text.prefix.empty()) return encoded;
-    VKFORMER_TRY(encoded.prefix, tokenizer->encode(text.prefix, {.add_special = false, .is_target = true}));
+    if (is_blank(text.prefix)) return encoded;
+    VKFORMER_TRY(encoded.prefix,
+                 tokenizer->encode(text.prefix, {.add_special = false, .parse_special = false, .is_target = true}));
     if (encoded.prefix.empty()) return encoded;
+    const auto unknown = tokenizer->find("<unk>");
+    if (unknown && std::ranges::find(encoded.prefix, *unknown) != encoded.prefix.end())
+        return Error{ErrorCode::InvalidArgument, "its prefix has characters that the model does not write"};
+    if (!generation.rules.banned_first.empty())
+        return Error{ErrorCode::UnsupportedConfig,
+                     "generation_config.json has \"begin_suppress_tokens\", which are not done behind a prefix: take "
+                     "them out of the file"};
     // The language's token, say, which the model would have begun with.
     if (const std::int32_t first = generation.rules.forced_first; first >= 0)
         encoded.prefix.insert(encoded.prefix.begin(), first);
@@ -230,7 +239,9 @@ Result<void> Translator::check(const PrefixedText& text) const {
     return {};
 }
 
-Result<void> Translator::check(const std::string& text) const { return check(PrefixedText{.text = text, .prefix = {}}); }
+Result<void> Translator::check(const std::string& text) const {
+    return check(PrefixedText{.text = text, .prefix = {}});
+}
 
 Result<AttentionMaps> Translator::attention(const std::string& text) {
     if (is_blank(text)) return Error{ErrorCode::InvalidArgument, "the text is blank: there is nothing to look at"};
@@ -249,13 +260,14 @@ Result<AttentionMaps> Translator::attention(const std::string& text) {
 
 namespace {
 
-/// Leaves out the tokens behind the one that completes a stop string.
-void end_at(const std::vector<std::string>& stops, const text::Tokenizer& tokenizer,
+/// Leaves out the tokens behind the one that completes a stop string, which does not begin among the first `given`.
+void end_at(const std::vector<std::string>& stops, const text::Tokenizer& tokenizer, std::size_t given,
             std::vector<std::int32_t>& tokens) {
     if (stops.empty()) return;
     const auto stream = tokenizer.stream();
     text::StopStrings seen(stops);
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
+    for (std::size_t i = 0; i < given; ++i) (void)stream->push(tokens[i]);
+    for (std::size_t i = given; i < tokens.size(); ++i) {
         if (!seen.push(stream->push(tokens[i])).stop) continue;
         tokens.resize(i + 1);
         return;
@@ -301,11 +313,12 @@ Result<std::vector<Translation>> Translator::translate(std::span<const PrefixedT
     std::vector<decoding::Source> sources;
     for (const auto& [source, prefix] : encoded) sources.push_back({.tokens = source, .visible = {}, .prefix = prefix});
     VKFORMER_TRY(auto hypotheses, impl_->session->generate(sources, progress));
-    for (auto& hypothesis : hypotheses) end_at(impl_->generation.stop_strings, *impl_->tokenizer, hypothesis.tokens);
     for (std::size_t i = 0; i < hypotheses.size(); ++i) {
+        const std::size_t given = 1 + encoded[i].prefix.size();
+        end_at(impl_->generation.stop_strings, *impl_->tokenizer, given, hypotheses[i].tokens);
         Translation& result = results[index_of[i]];
-        result = impl_->translation(std::move(hypotheses[i]));
-        for (auto& next : hypotheses[i].further) result.further.push_back(impl_->translation(std::move(next)));
+        result = impl_->translation(std::move(hypotheses[i]), given);
+        for (auto& next : hypotheses[i].further) result.further.push_back(impl_->translation(std::move(next), given));
     }
     return results;
 }

@@ -18,7 +18,8 @@ struct Source {
     std::span<const std::int32_t> tokens;
     std::span<const std::uint8_t> visible = {};  ///< empty: all; else one per token, 0: masked
     /// What the target begins with behind the start token, as Hugging Face's generate() takes it as `decoder_input_ids`: a search begins
-    /// behind it and its score knows nothing of it, but positions, least lengths and the longest count it.
+    /// behind it and its score knows nothing of it, but positions, least lengths and the longest count it (there those of new tokens
+    /// do not).
     std::span<const std::int32_t> prefix = {};
 };
 

@@ -44,7 +44,7 @@ public:
     using Progress = std::function<void(std::size_t done, std::size_t total)>;
 
     /// One hypothesis, the best (with the next best in it), per source, in the order of the sources. Sequences of like length are decoded together,
-    /// which changes no result. Errors: InvalidArgument (a source or prefix that is empty, too long or has an unknown token),
+    /// which changes no result. Errors: InvalidArgument (a source that is empty, a source or prefix that is too long or has an unknown token),
     /// UnsupportedConfig (a prefix before tokens that the model's files forbid at the beginning), and those of the backend.
     Result<std::vector<Hypothesis>> generate(std::span<const Source> sources, const Progress& progress = {});
 

@@ -54,7 +54,7 @@ Result<GgufContents> quantized_folder(const std::filesystem::path& folder, DType
         if (formats::ggml_type_of(data.dtype) && data.shape.rank() <= formats::Gguf::kMaxTensorRank)
             contents.tensors.push_back({.name = name, .source = data});
         else
-            contents.notes.push_back(name + " is left out: GGUF files have no such tensors, and no model reads it");
+            contents.notes.push_back(name + " is left out: GGUF files have no such tensors");
     }
     choose_folder_dtypes(contents.tensors, dtype, contents.notes);
     return contents;

@@ -104,7 +104,7 @@ Result<void> read_dense(const std::filesystem::path& folder, SentenceModel& mode
 Result<std::filesystem::path> module_folder(const std::filesystem::path& folder, const std::string& path) {
     const std::filesystem::path relative = utf8_path(path);
     const bool climbs = std::ranges::any_of(relative, [](const auto& part) { return part == ".."; });
-    if (relative.is_absolute() || climbs || path.find('\0') != path.npos)
+    if (relative.has_root_path() || climbs || path.find('\0') != path.npos)
         return Error{ErrorCode::CorruptFile,
                      "modules.json: the path " + formats::quote(path) + " leads out of the model's folder"};
     return folder / relative;

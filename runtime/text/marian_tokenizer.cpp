@@ -333,11 +333,11 @@ Result<std::unique_ptr<Tokenizer>> load_marian_tokenizer(const std::filesystem::
         if (!parts.source_ids.contains(token))
             return Error{ErrorCode::CorruptFile, "vocab.json: has no token " + formats::quote(token)};
     if (config.separate_vocabs) {
-        VKFORMER_TRY(const IdsOfSpellings target, read_vocabulary(folder / "target_vocab.json"));
+        VKFORMER_TRY(IdsOfSpellings target, read_vocabulary(folder / "target_vocab.json"));
         for (const auto& [piece, id] : target) parts.target_pieces.emplace(id, piece);
         if (!target.contains(parts.unk))
             return Error{ErrorCode::CorruptFile, "target_vocab.json: has no token " + formats::quote(parts.unk)};
-        parts.target_ids = target;
+        parts.target_ids = std::move(target);
     } else {
         parts.target_ids = parts.source_ids;
         for (const auto& [piece, id] : parts.source_ids)

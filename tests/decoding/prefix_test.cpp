@@ -11,6 +11,7 @@
 #include "support/backends.hpp"
 #include "support/goldens.hpp"
 #include "support/must.hpp"
+#include "support/temporary_folder.hpp"
 #include "vkformer/translator.hpp"
 
 namespace vkformer::tests {
@@ -66,6 +67,29 @@ TEST_CASE("a translation goes on from its prefix as generate() does", "[decoding
     }
 }
 
+TEST_CASE("rows of a batch have prefixes of their own", "[decoding][prefix]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const auto model = must(models::load_encoder_decoder(goldens_dir() / "marian/relu_d30_h5_h3"));
+    const std::uint32_t beams = GENERATE(1u, 3u);
+    CAPTURE(backend.name(), beams);
+    const models::GenerationConfig generation = {
+        .decoder_start = 52, .eos = 0, .pad = 52, .beams = beams, .max_steps = 9, .no_repeat_ngram = 3};
+    const std::vector<std::vector<std::int32_t>> sources = {{5, 6, 7}, {30, 8}, {5, 6, 7}},
+                                                 prefixes = {{7, 8}, {40, 12}, {22, 3}};
+    std::vector<decoding::Source> given;
+    for (std::size_t i = 0; i < sources.size(); ++i)
+        given.push_back({.tokens = sources[i], .visible = {}, .prefix = prefixes[i]});
+    auto together = must(decoding::Session::create(backend, *model, {.generation = generation, .batch = 4})),
+         alone = must(decoding::Session::create(backend, *model, {.generation = generation, .batch = 1}));
+    const auto found = must(together.generate(given));
+    for (std::size_t i = 0; i < given.size(); ++i) {
+        const auto one = must(alone.generate({&given[i], 1}));
+        CHECK(found[i].tokens == one[0].tokens);
+        CHECK(std::ranges::equal(std::span(found[i].tokens).subspan(1, 2), prefixes[i]));
+    }
+    CHECK(found[0].tokens != found[2].tokens);
+}
+
 TEST_CASE("prefixes that do not fit are refused", "[decoding][prefix][errors]") {
     graph::Backend& backend = *test_backends().front();
     const auto model = must(models::load_encoder_decoder(goldens_dir() / "marian/relu_d30_h5_h3"));
@@ -99,10 +123,25 @@ TEST_CASE("texts go on from texts, in languages and in recurrent models too", "[
         CHECK(found[3].text.starts_with("1999-03"));
         CHECK(found[4].text.starts_with("19"));
         CHECK(found[0].tokens == must(translator.translate(std::span(&day, 1)))[0].tokens);
+        CHECK_THAT(translator.check(PrefixedText{day, "日本"}).error().message,
+                   Catch::Matchers::ContainsSubstring("characters that the model does not write"));
+        CHECK(must(translator.translate(std::vector<PrefixedText>{{day, " "}}))[0].text == "2021-03-04");
         const std::string endless(400, '1');
         CHECK_THAT(translator.check(PrefixedText{day, endless}).error().message,
                    Catch::Matchers::ContainsSubstring("its prefix has"));
     }
+    // A stop string of the prefix ends nothing.
+    const TemporaryFolder folder;
+    for (const auto& file : std::filesystem::directory_iterator(dates))
+        std::filesystem::copy_file(file.path(), folder.path() / file.path().filename());
+    json config = read_json(dates / "generation_config.json");
+    config.update({{"stop_strings", {"-"}}, {"num_beams", 1}});
+    folder.write("generation_config.json", config.dump());
+    Translator stopped = must(Translator::load(folder.path(), {.device = "cpu", .plain_shaders = true}));
+    const std::vector<PrefixedText> begun = {{day, "2021-"}, {day, ""}};
+    const auto ended = must(stopped.translate(begun));
+    CHECK(ended[0].text == "2021-03");
+    CHECK(ended[1].text == "2021");
     // What a model of many languages begins with comes before the prefix.
     const json languages = read_json(goldens_dir() / "nllb_texts/golden.json");
     for (const json& entry : languages) {
@@ -111,8 +150,8 @@ TEST_CASE("texts go on from texts, in languages and in recurrent models too", "[
             {.device = "cpu", .beams = 1, .from = entry["from"], .to = entry["to"], .plain_shaders = true}));
         const std::string text = entry["text"];
         const Translation whole = must(translator.translate(std::span(&text, 1)))[0];
-        const PrefixedText begun = {text, whole.text.substr(0, whole.text.find(' '))};
-        CHECK(must(translator.translate(std::span(&begun, 1)))[0].tokens == whole.tokens);
+        const PrefixedText again = {text, whole.text.substr(0, whole.text.find(' '))};
+        CHECK(must(translator.translate(std::span(&again, 1)))[0].tokens == whole.tokens);
     }
     const auto history = std::filesystem::path(VKFORMER_SOURCE_DIR) / "samples/models/history/date";
     for (const auto& model : std::filesystem::directory_iterator(history)) {
@@ -122,8 +161,8 @@ TEST_CASE("texts go on from texts, in languages and in recurrent models too", "[
             must(Translator::load(model.path(), {.device = "cpu", .beams = 1, .plain_shaders = true}));
         const std::string text = "March 4, 2021";
         const Translation whole = must(translator.translate(std::span(&text, 1)))[0];
-        const PrefixedText begun = {text, whole.text.substr(0, 3)};
-        CHECK(must(translator.translate(std::span(&begun, 1)))[0].tokens == whole.tokens);
+        const PrefixedText again = {text, whole.text.substr(0, 3)};
+        CHECK(must(translator.translate(std::span(&again, 1)))[0].tokens == whole.tokens);
     }
 }
 

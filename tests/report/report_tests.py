@@ -26,6 +26,7 @@ import page  # noqa: E402
 import plot  # noqa: E402
 import random_model  # noqa: E402
 import serving  # noqa: E402
+import translation  # noqa: E402
 
 
 class Streaming(http.server.BaseHTTPRequestHandler):
@@ -45,6 +46,21 @@ class Streaming(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *_):
         pass
+
+
+class Translations(unittest.TestCase):
+    def test_turns_and_section(self):
+        mine, others = iter((10.0, 30.0, 20.0)), iter((5.0, 10.0, 40.0))
+        found = translation.in_turns(3, lambda: next(mine), lambda: next(others))
+        self.assertEqual(found[:3], (20.0, 10.0, 2.0))
+        row = {"weights": "q8_0", "peer_weights": "int8", "batch": 8, "beams": 1, "tokens_per_second": 20.0, "peer_tokens_per_second": 10.0, "ratio": 2.0,
+               "others": 0.5}
+        shown = []
+        title, text, listed = page.translation_section({"processor": "X, 2 threads, AVX2", "turns": 3, "rows": [row]}, lambda svg, part="": shown.append(svg))
+        self.assertEqual(title, "Translation against CTranslate2")
+        self.assertIn("2 threads", text)
+        self.assertIn("| Q8_0 : int8 * | 8 | 1 | 20.0 : 10.0 | 2.00 |", listed)
+        self.assertIn("Q8_0, 8 texts, 1 beam", shown[0])
 
 
 class Clients(unittest.TestCase):

@@ -6,9 +6,12 @@
 #include <iterator>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "support/catch.h"
+#include "support/goldens.hpp"
+#include "support/must.hpp"
 #include "support/temporary_folder.hpp"
 #include "text/tokenizer.hpp"
 
@@ -63,6 +66,21 @@ TEST_CASE("Marian tokenizer: pieces, and texts that are not UTF-8", "[text][mari
         REQUIRE_FALSE(ids);
         CHECK(ids.error().code == ErrorCode::InvalidArgument);
         CHECK_THAT(ids.error().message, ContainsSubstring("not UTF-8 at byte"));
+    }
+}
+
+// transformers 5.12.1: MarianTokenizer(text), MarianTokenizer(text_target=text)
+TEST_CASE("Marian tokenizer: targets have a model and a vocabulary of their own", "[text][marian]") {
+    using Ids = std::vector<std::int32_t>;
+    const auto tokenizer = must(load_tokenizer(goldens_dir() / "tokenizers/marian-separate"));
+    for (const auto& [text, source, target] :
+         {std::tuple("March 4, 2021", Ids{57, 32, 23, 42, 7, 99, 0}, Ids{121, 170, 8, 14, 43, 137, 42, 22, 145, 0}),
+          std::tuple("Straße und Haus", Ids{38, 11, 78, 119, 6, 190, 85, 4, 1, 10, 33, 0},
+                     Ids{16, 130, 37, 40, 21, 124, 133, 121, 1, 123, 9, 0})}) {
+        CHECK(must(tokenizer->encode(text)) == source);
+        CHECK(must(tokenizer->encode(text, {.is_target = true})) == target);
+        CHECK(must(tokenizer->encode(text, {.add_special = false, .is_target = true})) ==
+              Ids(target.begin(), target.end() - 1));
     }
 }
 

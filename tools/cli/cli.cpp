@@ -77,7 +77,9 @@ Result<std::map<std::string, std::string>> DeviceOptions::variants_by_op() const
 }
 
 void DeviceOptions::add_dtype(CLI::App& command) {
-    command.add_option("--dtype", dtype, "Storage of activations, and of weights that are converted; sums are always float32")
+    command
+        .add_option("--dtype", dtype,
+                    "Storage of activations, and of weights that are converted; sums are always float32")
         ->check(CLI::IsMember({"f32", "f16"}))
         ->capture_default_str();
 }

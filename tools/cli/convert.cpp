@@ -156,6 +156,7 @@ Result<int> to_blocks(const ConvertCommand& command, const fs::path& source) {
             return Error{ErrorCode::InvalidArgument, (destination / other).string() +
                                                          " would be read in place of the new model.gguf: remove it, or "
                                                          "name another folder"};
+    VKFORMER_CHECK(models::stage_folders(source));  // what is wrong there is said before anything is written
     VKFORMER_TRY(const auto contents, models::quantized_folder(source, dtype_of(command.dtype)));
     VKFORMER_CHECK(create_folder(destination));
     VKFORMER_CHECK(write(command, destination / formats::kBlockFile, contents));
@@ -186,6 +187,7 @@ Result<int> to_safetensors(const ConvertCommand& command, const fs::path& source
         VKFORMER_CHECK(write_safetensors(destination, weights.tensors(), dtype));
         return kOk;
     }
+    VKFORMER_CHECK(models::stage_folders(source));
     VKFORMER_CHECK(create_folder(destination));
     VKFORMER_CHECK(write_safetensors(destination / "model.safetensors", weights.tensors(), dtype));
     VKFORMER_CHECK(copy_other_files(source, destination, dtype));
@@ -194,7 +196,7 @@ Result<int> to_safetensors(const ConvertCommand& command, const fs::path& source
 
 bool is_within(const fs::path& path, const fs::path& folder) {
     std::error_code error;
-    const fs::path inner = fs::weakly_canonical(path, error), outer = fs::canonical(folder, error);
+    const fs::path inner = fs::weakly_canonical(fs::absolute(path, error), error), outer = fs::canonical(folder, error);
     return !error && fs::is_directory(outer, error) && std::ranges::mismatch(outer, inner).in1 == outer.end();
 }
 
@@ -205,7 +207,8 @@ Result<int> run(const ConvertCommand& command) {
     // The weights are read while the new file is written.
     if (fs::equivalent(source, utf8_path(command.destination), ignored))
         return Error{ErrorCode::InvalidArgument, "source and destination are the same"};
-    if (is_within(utf8_path(command.destination), source))
+    const bool is_one_file = command.destination.ends_with(".gguf") || command.destination.ends_with(".safetensors");
+    if (!is_one_file && is_within(utf8_path(command.destination), source))
         return Error{ErrorCode::InvalidArgument, "the destination is in the source's folder: name one elsewhere"};
     const bool to_gguf = command.destination.ends_with(".gguf");
     const bool is_folder = fs::is_directory(source, ignored);

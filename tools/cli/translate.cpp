@@ -87,6 +87,7 @@ Result<int> run(TranslateCommand command) {
     if (!command.device.quiet) options.on_progress = show_progress;
     VKFORMER_TRY(Translator translator, Translator::load(folder, options));
     if (!command.device.quiet) std::fprintf(stderr, "vkformer: device: %s\n", translator.device().c_str());
+    if (!command.prefix.empty()) VKFORMER_CHECK(translator.check(PrefixedText{.text = "x", .prefix = command.prefix}));
     VKFORMER_TRY(Inputs inputs, Inputs::open("text", command.texts, ""));
     command.bad.begin(inputs);
     while (!command.bad.has_ended()) {

@@ -6,12 +6,14 @@
     tools/report/report.py page --check         whether they are what this makes of the JSON; changes nothing
 
     for t in f32 f16 q8_0 q4_0; do tools/report/random_model.py random-$t.gguf --weights $t; done    once: a model's files
+    tools/report/random_translation.py opus --peer opus-ct2                                          once: those of an encoder–decoder
 
     tools/report/report.py ops --place NAME     single ops against the limits of the device
     tools/report/report.py peer-ops --place NAME --folder sid --ggml-ops ggml_ops        and against llama.cpp's
     tools/report/report.py models --place NAME --folder sid                              a language model against llama.cpp's
     tools/report/report.py guest --place NAME    what a model costs the application that it is recorded into
     tools/report/report.py serving --place NAME --folder sid                             many clients of a server, in turns with llama.cpp's
+    tools/report/report.py translation --place NAME --model opus --peer-model opus-ct2   translation, in turns with CTranslate2
     tools/report/report.py builds --place NAME --before ../older/build/release/vkformer  two builds, in turns
 
 Each of these writes docs/performance/NAME-SUBJECT.json. `--folder`: a Debian sid (tests/drivers/run.py --make sid), whose drivers are
@@ -28,6 +30,7 @@ import builds
 import measure
 import page
 import serving
+import translation
 from journal import OutOfTime
 from machine import SOURCE
 
@@ -74,6 +77,10 @@ def parse():
     clients.add_argument("--clients", nargs="+", type=int, default=[1, 4, 8, 16], help="how many at a time; 1, 4, 8, 16 if absent")
     clients.add_argument("--requests", type=int, default=4, help="of each client in a turn, one after the other; 4 if absent")
     clients.add_argument("--turns", type=int, default=3, help="of each server, of which the medians count; 3 if absent")
+    texts = add_measuring(commands, "translation", translation.translation, "an encoder–decoder beside CTranslate2, whose package is installed")
+    texts.add_argument("--model", type=pathlib.Path, required=True, help="the folder of random_translation.py")
+    texts.add_argument("--peer-model", type=pathlib.Path, required=True, help="the same, converted by CTranslate2")
+    texts.add_argument("--turns", type=int, default=3, help="of each, of which the medians count; 3 if absent")
     turns = add_measuring(commands, "builds", builds.builds, "an older build of vkformer and this one, in turns")
     add_models(turns)
     turns.add_argument("--before", type=pathlib.Path, required=True, help="the older build's vkformer")
