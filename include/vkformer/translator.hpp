@@ -68,7 +68,8 @@ struct AttentionMaps {
     std::vector<AttentionWeights> weights;  ///< in the order of the forward pass; empty for a model without attention
 };
 
-/// A model on a device, ready to translate: a folder with config.json, model.safetensors (or what `vkformer convert` makes of it) and a tokenizer (source.spm,
+/// A model on a device, ready to translate: a folder with config.json, model.safetensors (or what `vkformer convert` makes of it) and a
+/// tokenizer (source.spm,
 /// target.spm and vocab.json, or tokenizer.json) of an encoder–decoder Transformer (docs/models.md) or of a recurrent model
 /// (docs/attention.md).
 /// Results are those of Hugging Face's generate(), token for token. Not thread-safe; distinct translators are independent of

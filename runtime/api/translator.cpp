@@ -119,17 +119,10 @@ Result<Translator::Impl::Encoded> Translator::Impl::encode(const PrefixedText& t
     const auto unknown = tokenizer->find("<unk>");
     if (unknown && std::ranges::find(encoded.prefix, *unknown) != encoded.prefix.end())
         return Error{ErrorCode::InvalidArgument, "its prefix has characters that the model does not write"};
-    if (!generation.rules.banned_first.empty())
-        return Error{ErrorCode::UnsupportedConfig,
-                     "generation_config.json has \"begin_suppress_tokens\", which are not done behind a prefix: take "
-                     "them out of the file"};
     // The language's token, say, which the model would have begun with.
     if (const std::int32_t first = generation.rules.forced_first; first >= 0)
         encoded.prefix.insert(encoded.prefix.begin(), first);
-    if (encoded.prefix.size() >= generation.max_steps)
-        return Error{ErrorCode::InvalidArgument, "its prefix has " + std::to_string(encoded.prefix.size()) +
-                                                     " tokens, and a translation has at most " +
-                                                     std::to_string(generation.max_steps)};
+    VKFORMER_CHECK(decoding::check_prefix(encoded.prefix, generation, model->limits().target_vocab));
     return encoded;
 }
 

@@ -29,6 +29,20 @@ Result<void> check_generation(const models::EncoderDecoder& model, const models:
     return check_rules(g.rules, limits.target_vocab);
 }
 
+Result<void> check_prefix(std::span<const std::int32_t> prefix, const models::GenerationConfig& g,
+                          std::uint64_t target_vocab) {
+    if (prefix.empty()) return {};
+    if (prefix.size() >= g.max_steps)
+        return Error{ErrorCode::InvalidArgument, "its prefix has " + std::to_string(prefix.size()) +
+                                                     " tokens, and the target has at most " +
+                                                     std::to_string(g.max_steps)};
+    for (const std::int32_t token : prefix) VKFORMER_CHECK(check_token("its prefix", token, target_vocab));
+    if (g.rules.banned_first.empty()) return {};
+    return Error{ErrorCode::UnsupportedConfig,
+                 "generation_config.json has \"begin_suppress_tokens\", which are not done behind a prefix: take them "
+                 "out of the file"};
+}
+
 void EncoderDecoderScript::begin(std::span<const Source> sources, std::uint32_t max_steps) {
     const std::size_t len = layout_.source_len;
     tokens_.assign(layout_.batch * len, 0);
@@ -109,7 +123,7 @@ Result<std::optional<Job>> EncoderDecoderScript::next(std::uint32_t most) {
     // A token of the prefix is read by a step whose choice nobody looks at: the next one begins anew.
     if (handed_prefix_ < prefix_len_) {
         Job job = {.kind = Job::Kind::prompt, .part = step_.get(), .len = 1};
-        write_source(job.writes);
+        if (handed_prefix_ == 0) write_source(job.writes);
         choice_->begin(given_at(handed_prefix_), static_cast<std::int32_t>(handed_prefix_), max_steps_, job.writes);
         ++handed_prefix_;
         return std::optional(std::move(job));
@@ -117,7 +131,7 @@ Result<std::optional<Job>> EncoderDecoderScript::next(std::uint32_t most) {
     if (handed_steps_ == max_steps_) return std::optional<Job>();
     Job job = {.part = step_.get(), .runs = std::min(most, max_steps_ - handed_steps_), .first_step = handed_steps_};
     if (handed_steps_ == 0) {
-        write_source(job.writes);
+        if (prefix_len_ == 0) write_source(job.writes);
         choice_->begin(given_at(prefix_len_), static_cast<std::int32_t>(prefix_len_), max_steps_, job.writes);
     }
     handed_steps_ += job.runs;

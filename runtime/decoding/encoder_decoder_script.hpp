@@ -89,4 +89,9 @@ private:
 /// Errors: InvalidArgument (what the generation config asks does not fit the model, or a model that hears).
 Result<void> check_generation(const models::EncoderDecoder& model, const models::GenerationConfig& generation);
 
+/// Of Source::prefix. Errors: InvalidArgument (no room behind it, an unknown token), UnsupportedConfig (tokens that the model's files
+/// forbid at the beginning).
+Result<void> check_prefix(std::span<const std::int32_t> prefix, const models::GenerationConfig& generation,
+                          std::uint64_t target_vocab);
+
 }  // namespace vkformer::decoding

@@ -58,18 +58,11 @@ Result<void> Session::check(std::span<const Source> sources) const {
             if (token < 0 || static_cast<std::uint64_t>(token) >= limits.source_vocab)
                 return invalid("has token " + std::to_string(token) + ", the model knows 0 to " +
                                std::to_string(limits.source_vocab - 1));
-        if (source.prefix.empty()) continue;
-        if (source.prefix.size() >= options_.generation.max_steps)
-            return invalid("has a prefix of " + std::to_string(source.prefix.size()) + " tokens, of the target's " +
-                           std::to_string(options_.generation.max_steps) + " at most");
-        for (const std::int32_t token : source.prefix)
-            if (token < 0 || static_cast<std::uint64_t>(token) >= limits.target_vocab)
-                return invalid("has token " + std::to_string(token) + " in its prefix, the model writes 0 to " +
-                               std::to_string(limits.target_vocab - 1));
-        if (!options_.generation.rules.banned_first.empty())
-            return Error{ErrorCode::UnsupportedConfig,
-                         "generation_config.json has \"begin_suppress_tokens\", which are not done behind a prefix: "
-                         "take them out of the file"};
+        if (auto fits = check_prefix(source.prefix, options_.generation, limits.target_vocab); !fits) {
+            Error error = std::move(fits).error();
+            error.message = "source " + std::to_string(i) + ": " + error.message;
+            return error;
+        }
     }
     return {};
 }

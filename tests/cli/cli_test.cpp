@@ -401,6 +401,7 @@ TEST_CASE("bench model: a decoder's rates with beams", "[cli][bench][beam]") {
     CHECK_THAT(run(decoder + " --beams 3").out, ContainsSubstring("3 beams\n") && ContainsSubstring("first text "));
     refuses(decoder + " --beams 3 --batch 2", "one by one");
     refuses(model + (goldens_dir() / "encoders/bert_pairs").string() + " --beams 2", "answers in one pass");
+    refuses(model + (goldens_dir() / "encoders/bert_pairs").string() + " --weights dtype", "leave out --weights");
 }
 
 TEST_CASE("info: devices as text and JSON", "[cli][info]") {

@@ -83,6 +83,8 @@ Result<void> feed(graph::Program& program, const validation::Feeds& feeds) {
 template <OnePass Model>
 Result<int> bench(const BenchModelCommand& command, const models::Opened<Model>& opened) {
     if (command.beams > 1) return Error{ErrorCode::InvalidArgument, "the model answers in one pass: leave out --beams"};
+    if (command.weights.storage() != WeightStorage::model)
+        return Error{ErrorCode::InvalidArgument, "an encoder's blocks stay what they are: leave out --weights"};
     const std::uint32_t runs = command.runs == 0 ? kDefaultModelRuns : command.runs;
     VKFORMER_TRY(const auto passes, passes_of(opened, {.batch = command.batch,
                                                        .length = command.length == 0 ? kDefaultLength : command.length,

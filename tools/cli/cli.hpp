@@ -12,6 +12,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "api/weight_storage.hpp"
 #include "core/dtype.hpp"
 #include "graph/program.hpp"
 #include "models/decoder.hpp"
@@ -46,9 +47,7 @@ struct WeightsOption {
 
     void add(CLI::App& command);
     WeightStorage storage() const { return dtype == "dtype" ? WeightStorage::precision : WeightStorage::model; }
-    models::WeightFormat format() const {
-        return dtype == "dtype" ? models::WeightFormat::as_computed : models::WeightFormat::as_filed;
-    }
+    models::WeightFormat format() const { return api::format_of(storage()); }
 };
 
 /// How keys and values are kept.
