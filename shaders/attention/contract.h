@@ -16,7 +16,7 @@ const uint kAttentionMask = 3;        // bits of lib/attention_mask.h
 // attention/matrix.comp and matrix2.comp:
 const uint kAttentionMatrixHeadDim = 4, kAttentionMatrixValueDim = 5;
 const uint kAttentionMatrixM = 6, kAttentionMatrixN = 7, kAttentionMatrixK = 8;  // sizes that the device multiplies
-const uint kAttentionMatrixSubgroups = 9;  // that multiply, each M rows of a workgroup: 1, 2 or 4
+const uint kAttentionMatrixSubgroups = 9;  // that multiply, each M rows of a workgroup: 1, 2, 4 or 8
 const uint kAttentionMatrixTileKeys = 10;   // a multiple of N, K and 8
 const uint kAttentionMatrixMaxDim = 256;   // of both: what they fill is registers
 struct AttentionPush {

@@ -91,7 +91,7 @@ void main() {
             if (stores) coopMatStore(products, tiles, row_tiles + c / 4, ROW_PITCH, ROW_MAJOR);
         }
         barrier();
-        put_values(0);
+        put_values(0, true);
         fetch_keys(first_key + TILE_KEYS, end_key);
 
         // scores = scale · scores + mask, weights = exp(scores − maximum)

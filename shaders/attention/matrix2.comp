@@ -4,9 +4,10 @@
 // (VK_NV_cooperative_matrix2). Its rows, too: a workgroup owns ROWS = SUBGROUPS · M rows of one key head, each of its first SUBGROUPS
 // subgroups M of them. Tiles of keys and values pass through shared memory, both at a time, and the next come from memory while they are
 // multiplied; scores, weights, maxima and sums never leave the matrices of their subgroup. The maximum of a row stands in all N elements of
-// a row of a matrix, and so does the sum of its weights, which is their product with a matrix of ones. What are scores become weights,
-// operands of the next product, so N = K.
-// Values that are not finite are staged as zeros, and what they would have given replaces the result at the end.
+// a row of a matrix; the weights of a row are added up column by column, and the N sums at the end. What are scores become weights, operands
+// of the next product, so N = K.
+// In tiles of which some row does not see some key, values that are not finite are staged as zeros, and what they would have given replaces
+// the result at the end; elsewhere they are in all results anyway.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_EXT_shader_16bit_storage : require
@@ -27,22 +28,36 @@ shared float totals[ROWS];  // the sum of its weights, in the end
 
 // What the drivers call with elements: a row and a column of the matrix, and what stands there.
 
-float larger(const in float a, const in float b) { return max_keeping_nan(a, b); }
-float larger_element(const in uint row, const in uint column, const in float a, const in float b) { return larger(a, b); }
+// Not a number may be lost here: the weight of such a score is none either.
+float larger(const in float a, const in float b) { return max(a, b); }
+float larger_element(const in uint row, const in uint column, const in float a, const in float b) { return max(a, b); }
 
-// −∞ − (−∞) would be NaN.
-float shift_of(const in uint row, const in uint column, const in float largest) {
-    return largest == MINUS_INFINITY ? 0.0 : largest;
+// Maxima begin with the least float32 and not with −∞, so that differences from them are never those of infinities.
+#define LEAST uintBitsToFloat(0xFF7FFFFFu)
+const float LOG2_E = 1.4426950408889634;
+float log2_scale;  // log2(e), times p.scale where scores are still to be scaled
+
+float weight_of(const in uint row, const in uint column, const in float score, const in float largest) {
+    return exp(score - largest);
 }
 
-float shifted_weight(const in uint row, const in uint column, const in float score, const in float shift) {
-    return exp(score - shift);
+// The same with a multiply–add less, where scores are neither capped nor added to: log2(e) times the lowest of such masks would be −∞.
+float log2_of(const in uint row, const in uint column, const in float largest) { return LOG2_E * max(largest, -1e38); }
+float log2_weight_of(const in uint row, const in uint column, const in float score, const in float log2_largest) {
+    return exp2(fma(score, log2_scale, -log2_largest));
 }
 
 // The sink of a row's head, which its maximum begins with.
 float sink_of_row(const in uint row, const in uint column, const in float largest, const in uint before_row) {
-    return additive[head_of(before_row + row)];
+    return max_keeping_nan(largest, additive[head_of(before_row + row)]);
 }
+
+// And its weight, which is one of the row's: 1, or 0 where there is none.
+float weight_of_sink(const in uint row, const in uint column, const in float largest, const in uint before_row) {
+    return column == 0 ? exp(additive[head_of(before_row + row)] - largest) : 0.0;
+}
+
+float plus(const in float a, const in float b) { return a + b; }
 
 float masked_element(const in uint row, const in uint column, const in float score, const in uint before_row,
                      const in uint before_column) {
@@ -85,8 +100,10 @@ void fetch_tiles(uint key) {
 void main() {
     if (!find_rows_and_keys()) return;  // the whole workgroup leaves
 
-    const uint tile_row = gl_SubgroupID * M;
-    const bool multiplies = gl_SubgroupID < SUBGROUPS && first_row + tile_row <= last_row;
+    // All multiply, also for rows that are not there and where a driver with smaller subgroups than it said has more of them: a condition
+    // would stand around everything.
+    const uint tile_row = gl_SubgroupID % SUBGROUPS * M;
+    const bool stores = gl_SubgroupID < SUBGROUPS;
 
     put_queries();
     for (uint r = gl_LocalInvocationIndex; r < ROWS; r += gl_WorkGroupSize.x) seen[r] = visible_keys(batch, query_of(r));
@@ -94,18 +111,14 @@ void main() {
     barrier();
     coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> q[DEPTH_STEPS];
     [[unroll]] for (uint s = 0; s < DEPTH_STEPS; ++s)
-        coopMatLoad(q[s], tiles, gl_SubgroupID % SUBGROUPS * M * DEPTH_PITCH + s * (K / 8), DEPTH_PITCH, ROW_MAJOR);
-    const coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> ones =
-        coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB>(float16_t(1.0));
+        coopMatLoad(q[s], tiles, tile_row * DEPTH_PITCH + s * (K / 8), DEPTH_PITCH, ROW_MAJOR);
     SUMS sums[VALUE_STEPS];
     SUMS total = SUMS(0.0);
-    SUMS largest = SUMS(MINUS_INFINITY);
-    SUMS shift;  // what scores of the tile are less when they become weights
+    SUMS largest = SUMS(LEAST);
     [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) sums[v] = SUMS(0.0);
     if ((MASK & kScoreSinks) != 0) {
-        coopMatPerElementNV(largest, largest, sink_of_row, gl_SubgroupID % SUBGROUPS * M);
-        coopMatPerElementNV(shift, largest, shift_of);
-        coopMatPerElementNV(total, largest, shifted_weight, shift);  // 1, or 0 where there is none
+        coopMatPerElementNV(largest, largest, sink_of_row, tile_row);
+        coopMatPerElementNV(total, largest, weight_of_sink, tile_row);
     }
 
     if (FETCHES_AHEAD && first_key < end_key) fetch_tiles(first_key);
@@ -113,14 +126,14 @@ void main() {
         if (!FETCHES_AHEAD) fetch_tiles(first_key);
         barrier();  // the tiles may still be read
         put_keys(0);
-        put_values(KEY_TILE);
+        put_values(KEY_TILE, is_tile_masked());
         barrier();
         if (FETCHES_AHEAD) fetch_tiles(first_key + TILE_KEYS);
-        if (!multiplies) continue;
 
-        // scores = scale · query · keyᵀ + mask
+        // scores = scale · query · keyᵀ + mask, not yet scaled where nothing is masked and their largest is so when scaled, too
+        const bool is_scaled = is_tile_masked() || !(p.scale > 0.0);
+        log2_scale = LOG2_E * (is_scaled ? 1.0 : p.scale);
         SUMS scores[TILES];
-        SUMS before = largest;
         [[unroll]] for (uint t = 0; t < TILES; ++t) {
             scores[t] = SUMS(0.0);
             [[unroll]] for (uint s = 0; s < DEPTH_STEPS; ++s) {
@@ -128,25 +141,33 @@ void main() {
                 coopMatLoad(k, tiles, t * N * DEPTH_PITCH + s * (K / 8), DEPTH_PITCH, COLUMN_MAJOR);
                 scores[t] = coopMatMulAdd(q[s], k, scores[t]);
             }
-            scores[t] *= p.scale;
         }
-        if (is_tile_masked())
-            [[unroll]] for (uint t = 0; t < TILES; ++t)
+        if (is_scaled)
+            [[unroll]] for (uint t = 0; t < TILES; ++t) {
+                scores[t] *= p.scale;
                 coopMatPerElementNV(scores[t], scores[t], masked_element, tile_row, t * N);
-        [[unroll]] for (uint t = 0; t < TILES; ++t) coopMatPerElementNV(largest, largest, larger_element, scores[t]);
-        coopMatReduceNV(largest, largest, gl_CooperativeMatrixReduceRowNV, larger);
+            }
+        SUMS now = scores[0];
+        [[unroll]] for (uint t = 1; t < TILES; ++t) coopMatPerElementNV(now, now, larger_element, scores[t]);
+        coopMatReduceNV(now, now, gl_CooperativeMatrixReduceRowNV, larger);
+        if (!is_scaled) now *= p.scale;
+        coopMatPerElementNV(now, now, larger_element, largest);
 
-        // sums = sums · correction + weights · value, weights = exp(scores − shift)
-        SUMS correction;
-        coopMatPerElementNV(shift, largest, shift_of);
-        coopMatPerElementNV(correction, before, shifted_weight, shift);
+        // sums = sums · correction + weights · value, weights = exp(scores − now)
+        SUMS correction, log2_largest;
+        coopMatPerElementNV(correction, largest, weight_of, now);
+        largest = now;
+        coopMatPerElementNV(log2_largest, largest, log2_of);
         total *= correction;
         [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) sums[v] *= correction;
         [[unroll]] for (uint t = 0; t < TILES; ++t) {
-            coopMatPerElementNV(scores[t], scores[t], shifted_weight, shift);
+            if (MASKED_THROUGHOUT)
+                coopMatPerElementNV(scores[t], scores[t], weight_of, largest);
+            else
+                coopMatPerElementNV(scores[t], scores[t], log2_weight_of, log2_largest);
+            total += scores[t];
             const coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> weights =
                 coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA>(scores[t]);
-            total = coopMatMulAdd(weights, ones, total);
             [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) {
                 coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> x;
                 coopMatLoad(x, tiles, KEY_TILE + t * K * VALUE_PITCH + v * (N / 8), VALUE_PITCH, ROW_MAJOR);
@@ -154,8 +175,9 @@ void main() {
             }
         }
     }
+    coopMatReduceNV(total, total, gl_CooperativeMatrixReduceRowNV, plus);
 
-    if (multiplies) {
+    if (stores) {
         [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v)
             coopMatPerElementNV(sums[v], sums[v], stored, total, tile_row, v * N);
     }

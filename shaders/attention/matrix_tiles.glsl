@@ -101,7 +101,17 @@ uvec4 finite_part(uvec4 x) {
     return x;
 }
 
-void put_values(uint at) {
+void put_value(uint at, uint e, uvec4 x) { tiles[at + e / VALUE_OCTETS * VALUE_PITCH + e % VALUE_OCTETS] = x; }
+
+// `may_be_unseen`: whether there is a row that does not see all keys.
+void put_values(uint at, bool may_be_unseen) {
+    if (!may_be_unseen) {
+        [[unroll]] for (uint i = 0; i < VALUE_LOADS; ++i) {
+            const uint e = gl_LocalInvocationIndex + i * gl_WorkGroupSize.x;
+            if (e < TILE_KEYS * VALUE_OCTETS) put_value(at, e, halves_of(next_values[i]));
+        }
+        return;
+    }
     [[unroll]] for (uint i = 0; i < VALUE_LOADS; ++i) {
         const uint e = gl_LocalInvocationIndex + i * gl_WorkGroupSize.x;
         if (e >= TILE_KEYS * VALUE_OCTETS) continue;
@@ -112,7 +122,7 @@ void put_values(uint at) {
             atomicOr(not_finite, 1);  // several invocations may find one
             x = finite_part(x);
         }
-        tiles[at + e / VALUE_OCTETS * VALUE_PITCH + e % VALUE_OCTETS] = x;
+        put_value(at, e, x);
     }
 }
 #endif

@@ -22,8 +22,10 @@ const uint kLinearRows = 4;          // rows that a workgroup computes; tile_vec
 const uint kLinearColumns = 5;       // columns that a workgroup of few rows computes
 const uint kLinearSplits = 6;        // parts that the depth is cut into; 1: there are no partial sums
 const uint kLinearWeightFormat = 7;  // one of lib/weight_format.h
-// matrix.comp: the matrices' sizes, how many of them a subgroup owns along the rows and as many along the columns, subgroups along the rows
-const uint kLinearM = 8, kLinearN = 9, kLinearK = 10, kLinearSteps = 11, kLinearRowGrid = 12;
+// matrix.comp: the matrices' sizes; how many of them a subgroup owns along the rows and along the columns; subgroups of a workgroup along the
+// rows and along the columns; the depth of a slice, a multiple of K and of 32; 1: operands are loaded a step ahead, the depth is a multiple of 2 · K
+const uint kLinearM = 8, kLinearN = 9, kLinearK = 10, kLinearRowSteps = 11, kLinearColumnSteps = 12;
+const uint kLinearRowGrid = 15, kLinearColumnGrid = 16, kLinearSliceDepth = 17, kLinearAhead = 18;
 // tile_vec4.comp and tile_half.comp: not 0 where the depth is a multiple of kLinearTileDepth, as that of weights in a format of their own is
 const uint kLinearWholeSlices = 13;
 const uint kLinearUnrolledQuads = 14;  // tile_vec4.comp: quads of a slice whose products are unrolled, 1 or 4
@@ -45,8 +47,6 @@ const uint kLinearRowColumns = 4, kLinearRowWorkgroup = 64;
 // floats of shared memory, of which each invocation has one for each of its sums, are at most (kernels/linear/rows.cpp)
 const uint kLinearSumsWorkgroup = 64, kLinearMaxSumsWorkgroup = 256;
 const uint kLinearMaxSums = 32, kLinearMaxColumns = 8, kLinearMaxParts = 4096;
-// matrix.comp: subgroups of a workgroup along the columns; depth of a tile
-const uint kLinearMatrixColumnGrid = 2, kLinearMatrixDepth = 32;
 
 // One product, or a batch of them: the group's z says which.
 struct LinearPush {

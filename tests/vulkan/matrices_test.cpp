@@ -26,6 +26,7 @@
 #include "vulkan/kernels/linear/linear.hpp"
 #include "vulkan/kernels/linear/matrices.hpp"
 #include "vulkan/variants.hpp"
+#include "vulkan/vendors.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -33,7 +34,7 @@ namespace {
 using vulkan::Capabilities;
 using vulkan::CooperativeMatrix;
 using vulkan::MatrixAttention;
-using vulkan::MatrixForm;
+using vulkan::MatrixTile;
 
 constexpr std::uint32_t kHalf = vulkan::kComponentFloat16, kFloat = vulkan::kComponentFloat32;
 
@@ -60,9 +61,8 @@ std::optional<CooperativeMatrix> taken(const std::vector<CooperativeMatrix>& mat
     return vulkan::half_matrix(gpu(matrices), 32, 8);
 }
 
-std::optional<vulkan::LinearMatrices> linear(MatrixForm::Size size, const Capabilities& device,
-                                             MatrixForm::Results results = MatrixForm::Results::shared_memory) {
-    return vulkan::linear_matrices({results, size}, device);
+std::optional<vulkan::LinearMatrices> linear(MatrixTile tile, const Capabilities& device) {
+    return vulkan::linear_matrices(tile, device);
 }
 
 /// A graph that ends in one op, and what it makes on the kernels on cooperative matrices, of every device that has such matrices.
@@ -146,50 +146,59 @@ TEST_CASE("the largest matrices with float16 operands and float32 sums that divi
 }
 
 TEST_CASE("a product's tiles are as many matrices as the device has subgroups and memory for", "[vulkan][matrices]") {
-    using enum MatrixForm::Size;
+    using enum MatrixTile;
     struct Expected {
-        MatrixForm::Size size;
-        std::uint32_t rows, columns, workgroup, shared_bytes, bytes_in_registers;
+        std::uint32_t vendor;
+        MatrixTile tile;
+        std::uint32_t rows, columns, workgroup, shared_bytes;
     };
     if (!linear(small, gpu({halves(16, 16, 16)}))) return;  // a compiler that knows no matrices built the shaders
-    for (const auto& [size, rows, columns, workgroup, shared_bytes, bytes_in_registers] :
-         {Expected{normal, 128, 128, 128, 20480, 20480}, Expected{small, 64, 64, 128, 10240, 10240},
-          Expected{large, 256, 128, 256, 32768, 30720}}) {
-        CAPTURE(rows, columns);
+    for (const auto& [vendor, tile, rows, columns, workgroup, shared_bytes] :
+         {Expected{vulkan::vendors::kNvidia, small, 64, 64, 128, 18432},
+          Expected{vulkan::vendors::kNvidia, normal, 128, 128, 128, 20480},
+          Expected{vulkan::vendors::kNvidia, dense, 128, 128, 256, 36864},
+          Expected{vulkan::vendors::kNvidia, wide, 128, 192, 256, 46080},
+          Expected{vulkan::vendors::kNvidia, large, 256, 128, 256, 32768},
+          Expected{vulkan::vendors::kAmd, small, 64, 64, 128, 10240},
+          Expected{vulkan::vendors::kAmd, normal, 128, 128, 128, 20480},
+          Expected{vulkan::vendors::kAmd, large, 256, 128, 256, 32768}}) {
+        CAPTURE(vendor, rows, columns);
         Capabilities device = gpu({halves(16, 16, 16)});
+        device.vendor_id = vendor;
         device.max_shared_memory_bytes = shared_bytes;
         device.max_workgroup_invocations = workgroup;
-        const auto found = linear(size, device);
+        const auto found = linear(tile, device);
         REQUIRE(found);
         CHECK(found->tile.rows == rows);
         CHECK(found->tile.columns == columns);
         CHECK(found->workgroup == workgroup);
         CHECK(std::vector{found->m, found->n, found->k} == std::vector{16u, 16u, 16u});
-        CHECK(found->steps * found->row_grid * found->m == rows);
+        CHECK(found->row_steps * found->row_grid * found->m == rows);
+        CHECK(found->column_steps * found->column_grid * found->n == columns);
+        CHECK(found->depth % (found->is_ahead ? 2 * found->k : found->k) == 0);
 
         // Subgroups may be larger than they mostly are.
         device.max_subgroup_size = 64;
-        CHECK_FALSE(linear(size, device));
+        CHECK_FALSE(linear(tile, device));
         device.max_workgroup_invocations = 2 * workgroup;
-        CHECK(linear(size, device)->workgroup == 2 * workgroup);
+        CHECK(linear(tile, device)->workgroup == 2 * workgroup);
         device.max_shared_memory_bytes = shared_bytes - 1;
-        CHECK_FALSE(linear(size, device));
-
-        using enum MatrixForm::Results;
-        device.max_shared_memory_bytes = bytes_in_registers;
-        if (!linear(size, gpu({halves(16, 16, 16)}), registers)) continue;
-        CHECK(linear(size, device, registers));
-        device.max_shared_memory_bytes = bytes_in_registers - 1;
-        CHECK_FALSE(linear(size, device, registers));
-        device.max_shared_memory_bytes = bytes_in_registers;
-        device.cooperative_matrix2_parts.per_element_operations = false;
-        CHECK_FALSE(linear(size, device, registers));
+        CHECK_FALSE(linear(tile, device));
     }
     Capabilities cpu = gpu({halves(8, 8, 8)});  // lavapipe, which unrolls everything
     cpu.type = "cpu";
-    CHECK(linear(small, cpu)->steps == 2);
-    CHECK(linear(large, cpu)->steps == 2);
-    CHECK_FALSE(linear(normal, cpu));
+    for (const auto tile : {small, wide, large}) {
+        CHECK(linear(tile, cpu)->row_steps == 2);
+        CHECK(linear(tile, cpu)->column_steps <= 3);
+    }
+    for (const auto tile : {normal, dense}) CHECK_FALSE(linear(tile, cpu));
+    // Where the registers hold them, operands are loaded a step ahead, in two turns: of matrices of 32 a slice of 32 has no second.
+    for (const auto tile : {dense, wide}) CHECK_FALSE(linear(tile, gpu({halves(16, 16, 16)})));
+    CHECK(linear(large, gpu({halves(16, 16, 32)}))->k == 32);
+    Capabilities nvidia = gpu({halves(16, 16, 32)});
+    nvidia.vendor_id = vulkan::vendors::kNvidia;
+    for (const auto tile : {small, normal, dense, wide}) CHECK(linear(tile, nvidia)->k == 32);
+    CHECK_FALSE(linear(large, nvidia));
 }
 
 // The halves are made in scratch memory, where x is once it is normed.
@@ -244,6 +253,16 @@ TEST_CASE("attention takes the largest tiling that the device has memory for", "
     CHECK(with_bytes(register_weights, 18180).front() == 4);
     CHECK(with_bytes(register_weights, 18179).front() == 2);
 
+    // Eight subgroups where there are enough rows for all cores, with tiles of 64 keys.
+    sizes = {1, 512, 32, 8, 128, 128};
+    CHECK(with_bytes(register_weights, 36356) == std::vector{8u, 64u});
+    CHECK(with_bytes(register_weights, 36355) == std::vector{4u, 32u});
+    CHECK(with_bytes(shared_weights, 64 << 10) == std::vector{4u, 32u});
+    sizes = {1, 352, 32, 8, 128, 128};  // 88 times 128 rows
+    CHECK(with_bytes(register_weights, 64 << 10) == std::vector{4u, 32u});
+    sizes = {1, 512, 32, 8, 136, 128};
+    CHECK(with_bytes(register_weights, 64 << 10) == std::vector{4u, 16u});
+
     const auto subgroups = [](const vulkan::AttentionSizes& of, const Capabilities& device) {
         const auto found = vulkan::attention_matrices(shared_weights, of, device);
         return found ? found->subgroups : 0;
@@ -258,6 +277,7 @@ TEST_CASE("attention takes the largest tiling that the device has memory for", "
     CHECK(subgroups({1, 100, 1, 1, 257, 16}, device) == 0);
     CHECK(subgroups({1, 100, 1, 1, 16, 257}, device) == 0);
     device.max_subgroup_size = 128;  // four of them would be more than the reductions have memory for
+    sizes = {1, 100, 4, 2, 64, 64};
     CHECK(subgroups(sizes, device) == 2);
     device.max_workgroup_invocations = 128;
     CHECK(subgroups(sizes, device) == 1);
@@ -313,6 +333,27 @@ TEST_CASE("a product on matrices stores its rows and columns, and no others", "[
     m.check(y);
 }
 
+// Where rows of y are a multiple of eight long, and where they are not; whole, and added up from parts of the depth.
+TEST_CASE("results leave matrices eight at a time, and one by one", "[vulkan][matrices][linear]") {
+    using enum graph::Epilogue::End;
+    const std::uint64_t out = GENERATE(std::uint64_t{24}, std::uint64_t{20});
+    const auto end = GENERATE(none, residual, gate);
+    CAPTURE(out, static_cast<int>(end));
+    constexpr std::uint64_t kRows = 20, kIn = 328;
+    MatrixCase m;
+    const std::uint64_t columns = end == gate ? 2 * out : out;
+    const graph::Value x = m.floats("x", DType::f16, {kRows, kIn});
+    const graph::Value weight = m.floats("weight", DType::f16, {columns, kIn});
+    const graph::Value y = must(m.c.graph.activation("y", DType::f16, {kRows, out}));
+    graph::Linear product{.x = x, .weight = weight, .y = y};
+    product.epilogue.bias = m.floats("bias", DType::f16, {columns});
+    product.epilogue.end = end;
+    product.epilogue.activation = graph::Activation::silu;
+    if (end == residual) product.epilogue.residual = m.floats("residual", DType::f16, {kRows, out});
+    m.c.graph.add_node(product);
+    m.check(y);
+}
+
 // linear/halve_rows.comp scales each row by a power of two.
 TEST_CASE("rows of floats become halves whatever their size", "[vulkan][matrices][linear]") {
     constexpr float kSizes[] = {0x1p-120F, 0x1p-113F, 0x1p-60F, 0x1p-14F, 1, 0x1p15F, 0x1p17F, 0x1p60F, 0x1p118F};
@@ -341,6 +382,22 @@ TEST_CASE("rows of floats become halves whatever their size", "[vulkan][matrices
     const graph::Value a = m.floats("x", DType::f32, {kRows, kIn}, std::move(x));
     const TensorData data = must(quantized(owned(std::move(weight), {kOut, kIn}), DType::q8_0));
     m.check(must(linear(m.c.graph, a, must(m.c.graph.weight("weight", data, DType::q8_0)))));
+}
+
+// Tiles that all rows see whole are scaled together with the exponential, whose maximum grows from one to the next; others before.
+TEST_CASE("attention on matrices scales scores by any number", "[vulkan][matrices][attention]") {
+    const float scale = GENERATE(0.3F, -0.3F, 0.0F);
+    const bool is_causal = GENERATE(false, true);
+    CAPTURE(scale, is_causal);
+    constexpr std::uint64_t kKeys = 150, kDim = 16;
+    const std::uint64_t queries = is_causal ? kKeys : 9;
+    MatrixCase m;
+    std::vector<float> key = m.c.random_floats(kKeys * kDim);
+    for (std::uint64_t i = 0; i < key.size(); ++i) key[i] *= static_cast<float>(1 + i / kDim) / 16;
+    const graph::Value q = m.floats("query", DType::f16, {1, queries, 2, kDim});
+    const graph::Value k = m.floats("key", DType::f16, {1, kKeys, 1, kDim}, std::move(key));
+    const graph::Value v = m.floats("value", DType::f16, {1, kKeys, 1, kDim});
+    m.check(must(attention(m.c.graph, q, k, v, {.causal = is_causal}, scale)));
 }
 
 TEST_CASE("attention on matrices fills heads up with zeros", "[vulkan][matrices][attention]") {

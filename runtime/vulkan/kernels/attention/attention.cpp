@@ -120,10 +120,11 @@ constexpr Edge kAttentionTileVec4Edges[] = {
     {2, kVec4Rows / 2 + 1, kKeyTile - 1, 2, 2, 8, 4}, {1, kVec4Rows - 1, kKeyTile, 3, 1, 64, 64},
     {2, kVec4Rows, kKeyTile + 1, 2, 1, 36, 28},       {1, 2 * kVec4Rows + 1, 2 * kKeyTile + 1, 6, 3, 40, 24},
     {1, kVec4Rows + 1, 2 * kKeyTile, 2, 2, 100, 112}, {1, 67, 131, 6, 3, 16, 20}};
-/// One, two and four matrices of rows, which are the queries of all heads that share a key head, with 32 and 64 keys.
+/// One, two, four and eight matrices of rows, which are the queries of all heads that share a key head, with 32 and 64 keys.
 constexpr Edge kAttentionMatrixEdges[] = {
-    {1, 5, 70, 9, 3, 64, 64},  {2, 9, 31, 2, 2, 16, 24},    {1, 17, 65, 2, 1, 33, 31},
-    {2, 3, 40, 20, 2, 80, 96}, {1, 20, 33, 2, 2, 100, 112}, {1, 67, 131, 1, 1, shaders::kAttentionMatrixMaxDim, 8}};
+    {1, 5, 70, 9, 3, 64, 64},   {2, 9, 31, 2, 2, 16, 24},    {1, 17, 65, 2, 1, 33, 31},
+    {2, 3, 40, 20, 2, 80, 96},  {1, 20, 33, 2, 2, 100, 112}, {1, 67, 131, 1, 1, shaders::kAttentionMatrixMaxDim, 8},
+    {2, 70, 68, 48, 48, 16, 24}};
 
 /// float32 operands would be rounded to float16: not what a float32 model asked for.
 template <MatrixAttention kAlgorithm>

@@ -32,14 +32,25 @@ std::uint64_t AttentionMatrices::shared_bytes(const AttentionSizes& sizes) const
 
 std::optional<AttentionMatrices> attention_matrices(MatrixAttention algorithm, const AttentionSizes& sizes,
                                                     const Capabilities& device) {
-    // Of keys: 64 halve the barriers, and the scaling of the sums, and leave room for eight subgroups of longer rows; rows of more than 128
-    // elements fill the registers, so that little can be loaded ahead.
-    const std::uint32_t tile_keys = sizes.longest_row() > 128 ? 16 : sizes.longest_row() > 64 ? 32 : 64;
-    const auto matrix = half_matrix(device, std::min(tile_keys, 32u), 8);
-    if (!matrix || sizes.longest_row() > shaders::kAttentionMatrixMaxDim) return std::nullopt;
-    if (algorithm == MatrixAttention::register_weights && !takes_matrix2(*matrix, device)) return std::nullopt;
-    const std::uint64_t rows = sizes.rows();
-    for (std::uint32_t subgroups = rows > 2 * matrix->m ? 4 : rows > matrix->m ? 2 : 1; subgroups > 0; subgroups /= 2) {
+    const auto is_enough = [&](std::uint32_t subgroups, std::uint32_t m) {
+        constexpr std::uint64_t kCores = 96;  // of a large GPU
+        return sizes.batch * sizes.kv_heads * ceil_div(sizes.rows(), std::uint64_t{subgroups} * m) >= kCores;
+    };
+    for (const std::uint32_t subgroups : {8u, 4u, 2u, 1u}) {
+        const bool is_crowd = subgroups == 8;
+        // Rows of more than 128 elements fill the registers, so that little can be loaded ahead. Longer tiles halve the barriers and the scaling
+        // of the sums, and leave room for eight subgroups of longer rows; fewer subgroups would have too much of them to load.
+        const std::uint32_t tile_keys = sizes.longest_row() > 128               ? 16
+                                        : is_crowd || sizes.longest_row() <= 64 ? 64
+                                                                                : 32;
+        const auto matrix = half_matrix(device, std::min(tile_keys, 32u), 8);
+        if (!matrix || sizes.longest_row() > shaders::kAttentionMatrixMaxDim) return std::nullopt;
+        if (algorithm == MatrixAttention::register_weights && !takes_matrix2(*matrix, device)) return std::nullopt;
+        // Eight share their tiles where they keep their weights to themselves, their rows are not too long, and the device is full with them.
+        if (is_crowd && (algorithm != MatrixAttention::register_weights || sizes.longest_row() > 128 ||
+                         !is_enough(subgroups, matrix->m)))
+            continue;
+        if (subgroups > 1 && sizes.rows() <= std::uint64_t{subgroups / 2} * matrix->m) continue;
         // At least that many subgroups, whatever size the driver gives them, and at least one invocation per row.
         const std::uint32_t workgroup =
             subgroups * std::max({matrix->m, device.subgroup_size, device.max_subgroup_size});

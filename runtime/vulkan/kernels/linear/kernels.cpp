@@ -6,9 +6,6 @@
 namespace vkformer::vulkan {
 namespace {
 
-using Results = MatrixForm::Results;
-using Size = MatrixForm::Size;
-
 // Edges: rows x in x out.
 constexpr std::uint32_t kTileRows = shaders::kLinearTileRows, kTileColumns = shaders::kLinearTileColumns,
                         kTileDepth = shaders::kLinearTileDepth, kMaxRows = shaders::kLinearMaxRows;
@@ -56,7 +53,7 @@ constexpr Edge kLinearInt8RowEdges[] = {{1, 32, 1},  {1, 1056, 37},      {1, 211
 constexpr Edge kLinearInt8TileEdges[] = {
     {kMaxRows + 1, 160, kTileColumns}, {kTileRows + 1, 32, kTileColumns + 1}, {kTileRows, 96, kTileColumns - 1}};
 
-/// Where matrices are 8 x 8 or 16 x 16; the large forms take what is not few rows of their own tiles.
+/// Where matrices are 8 x 8 or 16 x 16; dense, wide and large forms take what is not few rows of their own tiles.
 constexpr Edge kLinearMatrixEdges[] = {{kMaxRows + 1, 8, 8}, {63, 40, 65}, {64, 32, 63}, {150, 264, 140}};
 constexpr Edge kLinearLargeMatrixEdges[] = {{131, 40, 127}, {150, 264, 140}, {257, 64, 129}};
 
@@ -65,32 +62,31 @@ constexpr Edge kLinearSplitEdges[] = {{1, 328, 5},   {kMaxRows, 136, 32}, {20, 3
                                       {130, 136, 7}, {1, 1544, 70},       {20, 1036, 70}};
 constexpr Edge kLinearMatrixSplitEdges[] = {{20, 328, 24}, {20, 1032, 70}, {9, 2056, 7}, {131, 1032, 24}};
 
-constexpr std::span<const Edge> edges_of(Size size) {
-    if (size == Size::large) return kLinearLargeMatrixEdges;
-    return kLinearMatrixEdges;
+constexpr std::span<const Edge> edges_of(MatrixTile tile) {
+    return tile == MatrixTile::small || tile == MatrixTile::normal ? std::span<const Edge>(kLinearMatrixEdges)
+                                                                   : kLinearLargeMatrixEdges;
 }
 
-template <Results kResults, Size kSize>
+template <MatrixTile kTile>
 bool fits_form(const graph::Linear& op, const KernelContext& context) {
-    return fits_matrix({kResults, kSize}, op, context);
+    return fits_matrix(kTile, op, context);
 }
-template <Results kResults, Size kSize>
+template <MatrixTile kTile>
 Result<DispatchPlan> plan_form(const graph::Linear& op, Operand x, const KernelContext& context) {
-    return plan_matrix({kResults, kSize}, op, x, context);
+    return plan_matrix(kTile, op, x, context);
 }
 
-template <Results kResults, Size kSize>
+template <MatrixTile kTile>
 constexpr Kernel<graph::Linear> matrix_kernel(std::string_view name) {
     using enum ShaderRequirement;
-    return {
-        .traits = {.name = name,
-                   .edges = edges_of(kSize),
-                   .takes = kAnyRowsTake,
-                   .rounding = Rounding::half_products,
-                   .needs = needs(storage16, float16, coopmat) | (kResults == Results::registers ? needs(coopmat2) : 0),
-                   .is_emulated_on_cpus = true},
-        .fits = fits_form<kResults, kSize>,
-        .plan = plan_linear<plan_form<kResults, kSize>>};
+    return {.traits = {.name = name,
+                       .edges = edges_of(kTile),
+                       .takes = kAnyRowsTake,
+                       .rounding = Rounding::half_products,
+                       .needs = needs(storage16, float16, coopmat),
+                       .is_emulated_on_cpus = true},
+            .fits = fits_form<kTile>,
+            .plan = plan_linear<plan_form<kTile>>};
 }
 
 }  // namespace
@@ -145,12 +141,11 @@ std::span<const Kernel<graph::Linear>> kernels(const graph::Linear&) {
                     .rows = Rows::many},
          .fits = fits_tile_int8,
          .plan = plan_linear<plan_tile_int8>},
-        matrix_kernel<Results::shared_memory, Size::normal>("matrix"),
-        matrix_kernel<Results::shared_memory, Size::small>("matrix_small"),
-        matrix_kernel<Results::shared_memory, Size::large>("matrix_large"),
-        matrix_kernel<Results::registers, Size::normal>("matrix2"),
-        matrix_kernel<Results::registers, Size::small>("matrix2_small"),
-        matrix_kernel<Results::registers, Size::large>("matrix2_large"),
+        matrix_kernel<MatrixTile::normal>("matrix"),
+        matrix_kernel<MatrixTile::small>("matrix_small"),
+        matrix_kernel<MatrixTile::dense>("matrix_dense"),
+        matrix_kernel<MatrixTile::wide>("matrix_wide"),
+        matrix_kernel<MatrixTile::large>("matrix_large"),
         {.traits = {.name = "tile_half",
                     .edges = kLinearHalfEdges,
                     .takes = kAnyRowsTake,

@@ -12,12 +12,6 @@
 namespace vkformer::vulkan {
 namespace {
 
-const ShaderFamily& family_for(MatrixForm::Results results, const Product& product) {
-    if (results == MatrixForm::Results::registers)
-        return product.has_own_format ? modules::linear_quantized_matrix2 : modules::linear_matrix2;
-    return product.has_own_format ? modules::linear_quantized_matrix : modules::linear_matrix;
-}
-
 /// Float32 x becomes halves, in a dispatch before, where the weight has a format of its own.
 bool has_halved_rows(const Product& product) { return product.dtype != DType::f16; }
 
@@ -39,11 +33,12 @@ Result<Dispatch> halve_rows(const graph::Linear& op, Operand x, const KernelCont
 }
 
 /// The sums of `splits` parts, as the plans of linear/split.hpp leave them.
-Result<DispatchPlan> plan_parts(MatrixForm form, const graph::Linear& op, Operand x, std::uint32_t splits,
+Result<DispatchPlan> plan_parts(MatrixTile tile, const graph::Linear& op, Operand x, std::uint32_t splits,
                                 const KernelContext& context) {
     const Product product = product_of(op, context.graph);
-    const LinearMatrices matrices = *linear_matrices(form, context.device);
-    const Module module = module_for(family_for(form.results, product), op, context);
+    const LinearMatrices matrices = *linear_matrices(tile, context.device);
+    const Module module =
+        module_for(product.has_own_format ? modules::linear_quantized_matrix : modules::linear_matrix, op, context);
     const bool is_halved = has_halved_rows(product);
     VKFORMER_TRY(Dispatch dispatch,
                  dispatch_linear(op, is_halved ? Operand::scratch() : x, module, matrices.tile, context, splits));
@@ -51,8 +46,12 @@ Result<DispatchPlan> plan_parts(MatrixForm form, const graph::Linear& op, Operan
         .set(shaders::kLinearM, matrices.m)
         .set(shaders::kLinearN, matrices.n)
         .set(shaders::kLinearK, matrices.k)
-        .set(shaders::kLinearSteps, matrices.steps)
-        .set(shaders::kLinearRowGrid, matrices.row_grid);
+        .set(shaders::kLinearRowSteps, matrices.row_steps)
+        .set(shaders::kLinearColumnSteps, matrices.column_steps)
+        .set(shaders::kLinearRowGrid, matrices.row_grid)
+        .set(shaders::kLinearColumnGrid, matrices.column_grid)
+        .set(shaders::kLinearSliceDepth, matrices.depth)
+        .set(shaders::kLinearAhead, matrices.is_ahead ? 1 : 0);
     if (product.has_own_format) dispatch.set(shaders::kLinearWeightFormat, weight_format(product.weight));
     if (!is_halved) return DispatchPlan(std::move(dispatch));
     const std::uint64_t bytes = halves_bytes(context.graph.shape(op.x));
@@ -67,22 +66,51 @@ Result<DispatchPlan> plan_parts(MatrixForm form, const graph::Linear& op, Operan
     return plan;
 }
 
+constexpr std::uint32_t kLeastSliceDepth = 32;
+
+/// What a workgroup owns: the members of LinearMatrices.
+struct Cut {
+    std::uint32_t row_steps, column_steps, row_grid, column_grid, depth;
+    bool is_ahead;
+};
+
+/// NVIDIA: operands of matrices take few registers, so that those of a step ahead fit in beside the sums. On RDNA 3 they are there twice, and
+/// its compiler spills; Intel's does so anyway. Devices that are CPUs have all ways, for the tests.
+bool has_registers_ahead(const Capabilities& device) { return device.vendor_id == vendors::kNvidia || device.is_cpu(); }
+
+/// Deep slices are whole lines of memory, and twice as much is on its way; there is no room for them beside the largest tile.
+std::optional<Cut> cut_of(MatrixTile tile, const Capabilities& device) {
+    using enum MatrixTile;
+    constexpr std::uint32_t kDepth = 2 * kLeastSliceDepth;
+    const bool is_ahead = has_registers_ahead(device), is_cpu = device.is_cpu();
+    // lavapipe, with its small matrices, would compile 4 x 4 of them for many seconds and be no faster.
+    const std::uint32_t row_steps = is_cpu ? 2 : 4;
+    switch (tile) {
+    case small: return is_ahead && !is_cpu ? Cut{2, 2, 2, 2, kDepth, true} : Cut{2, 2, 2, 2, kLeastSliceDepth, false};
+    case large: return Cut{row_steps, row_steps, 4, 2, kLeastSliceDepth, is_ahead};
+    case normal: return is_cpu ? std::nullopt : std::optional(Cut{4, 4, 2, 2, kLeastSliceDepth, false});
+    case dense: return is_ahead && !is_cpu ? std::optional(Cut{4, 2, 2, 4, kDepth, true}) : std::nullopt;
+    case wide: break;
+    }
+    return is_ahead ? std::optional(Cut{row_steps, 3, 2, 4, kDepth, true}) : std::nullopt;
+}
+
 /// The tiles of a product whose depth is cut, and into how many parts; 0: it is not.
 struct MatrixParts {
-    MatrixForm form;
+    MatrixTile tile;
     std::uint32_t splits;
 };
 
-/// Normal tiles, which multiply twice as much of what they load, where the rows fill more than half of one.
+/// Large tiles multiply more of what they load, where the rows fill more than half of one.
 MatrixParts parts_of_matrices(const graph::Linear& op, const KernelContext& context) {
     const Product product = product_of(op, context.graph);
     constexpr std::uint64_t kLeastDepth = 256;
-    MatrixParts parts{{MatrixForm::Results::shared_memory, MatrixForm::Size::normal}, 0};
+    MatrixParts parts{has_registers_ahead(context.device) ? MatrixTile::dense : MatrixTile::normal, 0};
     if (!takes_matrices(product)) return parts;
-    auto matrices = linear_matrices(parts.form, context.device);
+    auto matrices = linear_matrices(parts.tile, context.device);
     if (!matrices || product.rows <= matrices->tile.rows / 2) {
-        parts.form.size = MatrixForm::Size::small;
-        matrices = linear_matrices(parts.form, context.device);
+        parts.tile = MatrixTile::small;
+        matrices = linear_matrices(parts.tile, context.device);
     }
     if (matrices) parts.splits = parts_of_depth(op, matrices->tile, kLeastDepth, context);
     return parts;
@@ -90,34 +118,31 @@ MatrixParts parts_of_matrices(const graph::Linear& op, const KernelContext& cont
 
 }  // namespace
 
-std::optional<LinearMatrices> linear_matrices(MatrixForm form, const Capabilities& device) {
-    const bool in_registers = form.results == MatrixForm::Results::registers;
-    const bool is_large = form.size == MatrixForm::Size::large;
-    // Matrices per subgroup along the rows and as many along the columns. lavapipe, with its small matrices, would compile 4 × 4 of them
-    // for many seconds and be no faster.
-    const std::uint32_t steps = form.size == MatrixForm::Size::small || (device.is_cpu() && is_large) ? 2 : 4;
-    const bool has_per_element = device.cooperative_matrix2 && device.cooperative_matrix2_parts.per_element_operations;
-    const ShaderFamily& family = in_registers ? modules::linear_matrix2 : modules::linear_matrix;
-    if (!family.find(Storage::f16) || (in_registers && !has_per_element)) return std::nullopt;
-    const auto matrix = half_matrix(device, shaders::kLinearMatrixDepth, 8);
-    if (!matrix || (device.is_cpu() && steps > 2)) return std::nullopt;
-    const std::uint32_t row_grid = is_large ? 4 : 2;
-    const std::uint32_t rows = row_grid * steps * matrix->m;
-    const std::uint32_t columns = shaders::kLinearMatrixColumnGrid * steps * matrix->n;
+std::optional<LinearMatrices> linear_matrices(MatrixTile tile, const Capabilities& device) {
+    if (!modules::linear_matrix.find(Storage::f16)) return std::nullopt;
+    const auto matrix = half_matrix(device, kLeastSliceDepth, 8);
+    const std::optional<Cut> cut = cut_of(tile, device);
+    if (!matrix || !cut || cut->depth % (cut->is_ahead ? 2 * matrix->k : matrix->k) != 0) return std::nullopt;
+    const std::uint32_t rows = cut->row_grid * cut->row_steps * matrix->m;
+    const std::uint32_t columns = cut->column_grid * cut->column_steps * matrix->n;
     // so many that there are enough subgroups, whatever size the driver gives them
     const std::uint32_t workgroup =
-        row_grid * shaders::kLinearMatrixColumnGrid * std::max(device.subgroup_size, device.max_subgroup_size);
-    const std::uint32_t tiles = (rows + columns) * (shaders::kLinearMatrixDepth + 8) * 2;
-    const std::uint32_t results = in_registers ? 0 : row_grid * matrix->m * columns * 4;  // where the tiles were
-    if (workgroup > device.max_workgroup_invocations || std::max(tiles, results) > device.max_shared_memory_bytes)
+        cut->row_grid * cut->column_grid * std::max(device.subgroup_size, device.max_subgroup_size);
+    const std::uint32_t slices = (rows + columns) * (cut->depth + 8) * 2;
+    const std::uint32_t results = cut->row_grid * matrix->m * columns * 4;  // where the slices were
+    if (workgroup > device.max_workgroup_invocations || std::max(slices, results) > device.max_shared_memory_bytes)
         return std::nullopt;
     return LinearMatrices{.workgroup = workgroup,
                           .tile = {rows, columns},
                           .m = matrix->m,
                           .n = matrix->n,
                           .k = matrix->k,
-                          .steps = steps,
-                          .row_grid = row_grid};
+                          .row_steps = cut->row_steps,
+                          .column_steps = cut->column_steps,
+                          .row_grid = cut->row_grid,
+                          .column_grid = cut->column_grid,
+                          .depth = cut->depth,
+                          .is_ahead = cut->is_ahead};
 }
 
 /// With float32 activations only what 8 bits of them would be good enough for; weights of 16 bits promise the accuracy of float32 there.
@@ -127,17 +152,18 @@ bool takes_matrices(const Product& product) {
     return product.dtype == DType::f16 && product.in_width % 8 == 0;
 }
 
-bool fits_matrix(MatrixForm form, const graph::Linear& op, const KernelContext& context) {
+bool fits_matrix(MatrixTile tile, const graph::Linear& op, const KernelContext& context) {
     const Product product = product_of(op, context.graph);
-    const auto matrices = linear_matrices(form, context.device);
+    const auto matrices = linear_matrices(tile, context.device);
     if (!matrices || !takes_matrices(product)) return false;
     if (op.prologue && has_halved_rows(product)) return false;  // the normed x would lie where its halves do
-    // Half of a large tile of few rows would be empty.
-    return form.size != MatrixForm::Size::large || product.rows > matrices->tile.rows / 2;
+    // Half of the tile would be empty. Normal tiles are there for all, lest a product has none.
+    const bool takes_any_rows = tile == MatrixTile::small || tile == MatrixTile::normal;
+    return takes_any_rows || product.rows > matrices->tile.rows / 2;
 }
 
-Result<DispatchPlan> plan_matrix(MatrixForm form, const graph::Linear& op, Operand x, const KernelContext& context) {
-    return whole(plan_parts(form, op, x, 1, context), op);
+Result<DispatchPlan> plan_matrix(MatrixTile tile, const graph::Linear& op, Operand x, const KernelContext& context) {
+    return whole(plan_parts(tile, op, x, 1, context), op);
 }
 
 bool fits_matrix_split(const graph::Linear& op, const KernelContext& context) {
@@ -146,7 +172,7 @@ bool fits_matrix_split(const graph::Linear& op, const KernelContext& context) {
 
 Result<DispatchPlan> plan_matrix_split(const graph::Linear& op, Operand x, const KernelContext& context) {
     const MatrixParts parts = parts_of_matrices(op, context);
-    return combine_parts(plan_parts(parts.form, op, x, parts.splits, context), parts.splits, op, context);
+    return combine_parts(plan_parts(parts.tile, op, x, parts.splits, context), parts.splits, op, context);
 }
 
 }  // namespace vkformer::vulkan

@@ -8,33 +8,31 @@
 
 namespace vkformer::vulkan {
 
-/// What a workgroup owns: a tile of so many matrices.
-struct MatrixForm {
-    enum class Results : std::uint8_t {
-        shared_memory,  ///< pass shared memory on their way to the epilogue
-        registers,      ///< go through the epilogue where they are: VK_NV_cooperative_matrix2
-    };
-    enum class Size : std::uint8_t { normal, small, large };
-    Results results;
-    Size size;
-};
+/// What a workgroup owns: a tile of so many matrices, of 16 x 16 ones 64 x 64, 128 x 128, the same by twice as many subgroups, 128 x 192,
+/// 256 x 128.
+enum class MatrixTile : std::uint8_t { small, normal, dense, wide, large };
 
 struct LinearMatrices {
     std::uint32_t workgroup;  ///< invocations
     LinearTile tile;
-    std::uint32_t m, n, k, steps, row_grid;  ///< the constants from shaders::kLinearM on
+    // The constants from shaders::kLinearM on:
+    std::uint32_t m, n, k;
+    std::uint32_t row_steps, column_steps;  ///< matrices of a subgroup
+    std::uint32_t row_grid, column_grid;    ///< subgroups
+    std::uint32_t depth;                    ///< of a slice
+    bool is_ahead;                          ///< operands are loaded a step before they are multiplied
 };
 
 /// Nothing where the device or this build has no such matrices, or where there is too little memory for the tiles.
-std::optional<LinearMatrices> linear_matrices(MatrixForm form, const Capabilities& device);
+std::optional<LinearMatrices> linear_matrices(MatrixTile tile, const Capabilities& device);
 
 /// Whether cooperative matrices take x and weight, where the device has them.
 bool takes_matrices(const Product& product);
 
-bool fits_matrix(MatrixForm form, const graph::Linear& op, const KernelContext& context);
-Result<DispatchPlan> plan_matrix(MatrixForm form, const graph::Linear& op, Operand x, const KernelContext& context);
+bool fits_matrix(MatrixTile tile, const graph::Linear& op, const KernelContext& context);
+Result<DispatchPlan> plan_matrix(MatrixTile tile, const graph::Linear& op, Operand x, const KernelContext& context);
 
-/// The depth in parts, in normal tiles or, of few rows, in small ones.
+/// The depth in parts, in tiles of 128 x 128 or, of few rows, in small ones.
 bool fits_matrix_split(const graph::Linear& op, const KernelContext& context);
 Result<DispatchPlan> plan_matrix_split(const graph::Linear& op, Operand x, const KernelContext& context);
 
