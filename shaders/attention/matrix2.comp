@@ -1,10 +1,10 @@
 #version 460
 // SPDX-License-Identifier: MIT
-// attention/matrix.comp's formula, operands and rounding, on drivers that say where an element of a cooperative matrix lies
+// attention/matrix.comp's formula and operands, on drivers that say where an element of a cooperative matrix lies
 // (VK_NV_cooperative_matrix2). Its rows, too: a workgroup owns ROWS = SUBGROUPS · M rows of one key head, each of its first SUBGROUPS
 // subgroups M of them. Tiles of keys and values pass through shared memory, both at a time, and the next come from memory while they are
 // multiplied; scores, weights, maxima and sums never leave the matrices of their subgroup. The maximum of a row stands in all N elements of
-// a row of a matrix; the weights of a row are added up column by column, and the N sums at the end. What are scores become weights, operands
+// a row of a matrix; the weights of a row, not yet rounded, are added up column by column, and the N sums at the end. What are scores become weights, operands
 // of the next product, so N = K.
 // In tiles of which some row does not see some key, values that are not finite are staged as zeros, and what they would have given replaces
 // the result at the end; elsewhere they are in all results anyway.
@@ -32,29 +32,26 @@ shared float totals[ROWS];  // the sum of its weights, in the end
 float larger(const in float a, const in float b) { return max(a, b); }
 float larger_element(const in uint row, const in uint column, const in float a, const in float b) { return max(a, b); }
 
+// Scores are scaled together with the logarithm's base, where that keeps their order and nothing is done with them before.
+bool are_scaled() { return MASKED_THROUGHOUT || !(p.scale > 0.0); }
+float log2_scale;  // log2(e), times p.scale where scores are not scaled
+
 // Maxima begin with the least float32 and not with −∞, so that differences from them are never those of infinities.
 #define LEAST uintBitsToFloat(0xFF7FFFFFu)
-const float LOG2_E = 1.4426950408889634;
-float log2_scale;  // log2(e), times p.scale where scores are still to be scaled
 
 float weight_of(const in uint row, const in uint column, const in float score, const in float largest) {
-    return exp(score - largest);
+    return exp2(log2_scale * (score - largest));
 }
 
-// The same with a multiply–add less, where scores are neither capped nor added to: log2(e) times the lowest of such masks would be −∞.
-float log2_of(const in uint row, const in uint column, const in float largest) { return LOG2_E * max(largest, -1e38); }
-float log2_weight_of(const in uint row, const in uint column, const in float score, const in float log2_largest) {
-    return exp2(fma(score, log2_scale, -log2_largest));
-}
-
-// The sink of a row's head, which its maximum begins with.
+// The sink of a row's head, a score, which its maximum begins with.
+float sink_score(uint row) { return additive[head_of(row)] / (are_scaled() ? 1.0 : p.scale); }
 float sink_of_row(const in uint row, const in uint column, const in float largest, const in uint before_row) {
-    return max_keeping_nan(largest, additive[head_of(before_row + row)]);
+    return max_keeping_nan(largest, sink_score(before_row + row));
 }
 
 // And its weight, which is one of the row's: 1, or 0 where there is none.
 float weight_of_sink(const in uint row, const in uint column, const in float largest, const in uint before_row) {
-    return column == 0 ? exp(additive[head_of(before_row + row)] - largest) : 0.0;
+    return column == 0 ? weight_of(row, column, sink_score(before_row + row), largest) : 0.0;
 }
 
 float plus(const in float a, const in float b) { return a + b; }
@@ -115,6 +112,7 @@ void main() {
     SUMS sums[VALUE_STEPS];
     SUMS total = SUMS(0.0);
     SUMS largest = SUMS(LEAST);
+    log2_scale = 1.4426950408889634 * (are_scaled() ? 1.0 : p.scale);
     [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) sums[v] = SUMS(0.0);
     if ((MASK & kScoreSinks) != 0) {
         coopMatPerElementNV(largest, largest, sink_of_row, tile_row);
@@ -130,9 +128,7 @@ void main() {
         barrier();
         if (FETCHES_AHEAD) fetch_tiles(first_key + TILE_KEYS);
 
-        // scores = scale · query · keyᵀ + mask, not yet scaled where nothing is masked and their largest is so when scaled, too
-        const bool is_scaled = is_tile_masked() || !(p.scale > 0.0);
-        log2_scale = LOG2_E * (is_scaled ? 1.0 : p.scale);
+        // scores = scale · query · keyᵀ + mask, or that divided by the scale
         SUMS scores[TILES];
         [[unroll]] for (uint t = 0; t < TILES; ++t) {
             scores[t] = SUMS(0.0);
@@ -142,29 +138,24 @@ void main() {
                 scores[t] = coopMatMulAdd(q[s], k, scores[t]);
             }
         }
-        if (is_scaled)
-            [[unroll]] for (uint t = 0; t < TILES; ++t) {
-                scores[t] *= p.scale;
+        if (are_scaled())
+            [[unroll]] for (uint t = 0; t < TILES; ++t) scores[t] *= p.scale;
+        if (is_tile_masked())
+            [[unroll]] for (uint t = 0; t < TILES; ++t)
                 coopMatPerElementNV(scores[t], scores[t], masked_element, tile_row, t * N);
-            }
         SUMS now = scores[0];
         [[unroll]] for (uint t = 1; t < TILES; ++t) coopMatPerElementNV(now, now, larger_element, scores[t]);
         coopMatReduceNV(now, now, gl_CooperativeMatrixReduceRowNV, larger);
-        if (!is_scaled) now *= p.scale;
         coopMatPerElementNV(now, now, larger_element, largest);
 
         // sums = sums · correction + weights · value, weights = exp(scores − now)
-        SUMS correction, log2_largest;
+        SUMS correction;
         coopMatPerElementNV(correction, largest, weight_of, now);
         largest = now;
-        coopMatPerElementNV(log2_largest, largest, log2_of);
         total *= correction;
         [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) sums[v] *= correction;
         [[unroll]] for (uint t = 0; t < TILES; ++t) {
-            if (MASKED_THROUGHOUT)
-                coopMatPerElementNV(scores[t], scores[t], weight_of, largest);
-            else
-                coopMatPerElementNV(scores[t], scores[t], log2_weight_of, log2_largest);
+            coopMatPerElementNV(scores[t], scores[t], weight_of, largest);
             total += scores[t];
             const coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> weights =
                 coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA>(scores[t]);

@@ -101,10 +101,12 @@ uvec4 next_x[X_LOADS];
 Piece next_weight[WEIGHT_LOADS];
 uint x_row[X_LOADS], weight_row[WEIGHT_LOADS];
 
-// The row of a slice that piece `e` of it belongs to, `pieces` to a row. Eight neighbouring invocations write at a time: of rows that are four
-// octets long two, which PITCH puts into different banks if they lie four rows apart.
+// The row of a slice that piece `e` of it belongs to, `pieces` to a row. Eight neighbouring invocations store at a time: of rows that are four
+// octets long two, of whose octets PITCH puts none into the same banks if they lie four rows apart; or a half of four, which are two times two.
 uint row_of_piece(uint e, uint pieces) {
-    return OCTETS == 4 && pieces == 4 ? e / 32 * 8 + e / 4 % 2 * 4 + e / 8 % 4 : e / pieces;
+    if (OCTETS == 4 && pieces == 4) return e / 32 * 8 + e / 4 % 2 * 4 + e / 8 % 4;
+    if (OCTETS == 4 && pieces == 2) return e / 16 * 8 + e / 4 % 2 * 4 + e / 8 % 2 * 2 + e / 2 % 2;
+    return e / pieces;
 }
 
 // From octet k on. Without a branch, behind which a compiler would wait for what is loaded: past the last row or octet that one again.

@@ -187,11 +187,11 @@ TEST_CASE("a product's tiles are as many matrices as the device has subgroups an
     }
     Capabilities cpu = gpu({halves(8, 8, 8)});  // lavapipe, which unrolls everything
     cpu.type = "cpu";
-    for (const auto tile : {small, wide, large}) {
+    for (const auto tile : {small, dense, wide, large}) {
         CHECK(linear(tile, cpu)->row_steps == 2);
         CHECK(linear(tile, cpu)->column_steps <= 3);
     }
-    for (const auto tile : {normal, dense}) CHECK_FALSE(linear(tile, cpu));
+    CHECK_FALSE(linear(normal, cpu));
     // Where the registers hold them, operands are loaded a step ahead, in two turns: of matrices of 32 a slice of 32 has no second.
     for (const auto tile : {dense, wide}) CHECK_FALSE(linear(tile, gpu({halves(16, 16, 16)})));
     CHECK(linear(large, gpu({halves(16, 16, 32)}))->k == 32);

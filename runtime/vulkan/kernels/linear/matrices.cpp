@@ -75,7 +75,7 @@ struct Cut {
 };
 
 /// NVIDIA: operands of matrices take few registers, so that those of a step ahead fit in beside the sums. On RDNA 3 they are there twice, and
-/// its compiler spills; Intel's does so anyway. Devices that are CPUs have all ways, for the tests.
+/// its compiler spills; Intel's does so anyway. Devices that are CPUs load them ahead too, in all tiles but the small one, for the tests.
 bool has_registers_ahead(const Capabilities& device) { return device.vendor_id == vendors::kNvidia || device.is_cpu(); }
 
 /// Deep slices are whole lines of memory, and twice as much is on its way; there is no room for them beside the largest tile.
@@ -84,15 +84,18 @@ std::optional<Cut> cut_of(MatrixTile tile, const Capabilities& device) {
     constexpr std::uint32_t kDepth = 2 * kLeastSliceDepth;
     const bool is_ahead = has_registers_ahead(device), is_cpu = device.is_cpu();
     // lavapipe, with its small matrices, would compile 4 x 4 of them for many seconds and be no faster.
-    const std::uint32_t row_steps = is_cpu ? 2 : 4;
+    const std::uint32_t steps = is_cpu ? 2 : 4;
     switch (tile) {
     case small: return is_ahead && !is_cpu ? Cut{2, 2, 2, 2, kDepth, true} : Cut{2, 2, 2, 2, kLeastSliceDepth, false};
-    case large: return Cut{row_steps, row_steps, 4, 2, kLeastSliceDepth, is_ahead};
-    case normal: return is_cpu ? std::nullopt : std::optional(Cut{4, 4, 2, 2, kLeastSliceDepth, false});
-    case dense: return is_ahead && !is_cpu ? std::optional(Cut{4, 2, 2, 4, kDepth, true}) : std::nullopt;
+    case large: return Cut{steps, steps, 4, 2, kLeastSliceDepth, is_ahead};
+    case normal:
+        if (is_cpu) return std::nullopt;
+        return Cut{4, 4, 2, 2, kLeastSliceDepth, false};
+    case dense:
     case wide: break;
     }
-    return is_ahead ? std::optional(Cut{row_steps, 3, 2, 4, kDepth, true}) : std::nullopt;
+    if (!is_ahead) return std::nullopt;
+    return Cut{steps, tile == wide ? 3u : 2u, 2, 4, kDepth, true};
 }
 
 /// The tiles of a product whose depth is cut, and into how many parts; 0: it is not.
