@@ -4,8 +4,8 @@
 // (VK_NV_cooperative_matrix2). Its rows, too: a workgroup owns ROWS = SUBGROUPS · M rows of one key head, each of its first SUBGROUPS
 // subgroups M of them. Tiles of keys and values pass through shared memory, both at a time, and the next come from memory while they are
 // multiplied; scores, weights, maxima and sums never leave the matrices of their subgroup. The maximum of a row stands in all N elements of
-// a row of a matrix; the weights of a row, not yet rounded, are added up column by column, and the N sums at the end. What are scores become weights, operands
-// of the next product, so N = K.
+// a row of a matrix; the weights of a row, not yet rounded, are added up column by column, and the N sums at the end. What are scores become
+// weights, operands of the next product, so N = K.
 // In tiles of which some row does not see some key, values that are not finite are staged as zeros, and what they would have given replaces
 // the result at the end; elsewhere they are in all results anyway.
 #extension GL_GOOGLE_include_directive : require
