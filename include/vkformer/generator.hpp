@@ -165,6 +165,15 @@ struct ChatOptions {
     std::string answer_prefix;
 };
 
+struct ScoreOptions {
+    std::uint32_t likeliest = 0;  ///< of each token so many of the likeliest in its place, 0 to 20
+    /// > 0: a text longer than the context is read in windows of the context, each so many tokens behind the one before, and a token's
+    /// probability is that in the first window that has it: at least context − stride tokens are before it. Where the tokenizer puts a token
+    /// before every text, each window begins with it. At most the context less 2. 0: such a text is refused.
+    std::uint32_t stride = 0;
+    std::map<std::string, float> adapters;  ///< as of GenerateOptions
+};
+
 /// A language model on a device. Not thread-safe; distinct generators are independent of each other.
 class VKFORMER_API Generator {
 public:
@@ -197,6 +206,17 @@ public:
     /// UnsupportedConfig (of the template).
     Result<Generation> chat(std::span<const Message> messages, const GenerateOptions& options = {},
                             const OnText& on_text = {});
+
+    using Progress = std::function<void(std::size_t done, std::size_t total)>;
+
+    /// How likely the model finds the texts, in order: whoever has Σ log p of n tokens has the perplexity, exp(−Σ log p / n). Texts are read
+    /// together as far as memory allows, in caches of their own, which are made by the first call. `progress` counts texts, or windows of
+    /// them. Errors: InvalidArgument (an empty text, one longer than the context without a stride, more likeliest tokens than are told; says
+    /// which text; nothing has run then), NotANumber, those of tokenize, DeviceLost, Vulkan, out of memory.
+    Result<std::vector<TextScores>> score(std::span<const std::string> texts, const ScoreOptions& options = {},
+                                          const Progress& progress = {});
+    Result<std::vector<TextScores>> score_tokens(std::span<const std::vector<std::int32_t>> texts,
+                                                 const ScoreOptions& options = {}, const Progress& progress = {});
 
     /// Text to ids, the tokenizer's special tokens included. Errors: as of generate; FileNotFound (the model has no tokenizer).
     Result<std::vector<std::int32_t>> tokenize(std::string_view text) const;

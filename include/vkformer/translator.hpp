@@ -16,6 +16,7 @@
 #include "vkformer/attention_weights.hpp"
 #include "vkformer/device_memory.hpp"
 #include "vkformer/export.h"
+#include "vkformer/log_probs.hpp"
 #include "vkformer/precision.hpp"
 #include "vkformer/result.hpp"
 #include "vkformer/weight_storage.hpp"
@@ -52,11 +53,24 @@ struct PrefixedText {
     std::string prefix;  ///< UTF-8, in the target's language; empty: the model begins
 };
 
+/// A text with a translation that is given.
+struct TranslatedText {
+    std::string text;
+    std::string translation;  ///< UTF-8, in the target's language
+};
+
 struct Translation {
     std::string text;                  ///< UTF-8
     std::vector<std::int32_t> tokens;  ///< as Hugging Face's generate() returns them; empty for a blank text
     std::optional<float> score;        ///< of a beam search: Σ log p / length^length_penalty
     std::vector<Translation> further;  ///< of a beam search: the next best, TranslatorOptions::hypotheses − 1 at most
+};
+
+/// One way to go on at a place of a translation.
+struct Alternative {
+    TokenLogProb next;        ///< the token in that place
+    std::string piece;        ///< as the tokenizer spells it, UTF-8
+    Translation translation;  ///< with that token; its score, of a beam search, is of what was generated behind it
 };
 
 /// A translation with all attention weights on the way to it. Tokens are given as the tokenizer's pieces, UTF-8.
@@ -104,7 +118,20 @@ public:
     Result<std::vector<Translation>> translate(std::span<const PrefixedText> texts, const Progress& progress = {});
     /// Whether translate() takes this text; nothing is run. Errors: as of translate().
     Result<void> check(const std::string& text) const;
-    Result<void> check(const PrefixedText& text) const;  ///< the same
+    Result<void> check(const PrefixedText& text) const;    ///< the same
+    Result<void> check(const TranslatedText& text) const;  ///< as of score()
+
+    /// How likely the model finds the translations, in order: `tokens` is what generate() would return had it chosen each of them, what the
+    /// decoder begins with and the end token included. One pass for many of like length. With the `likeliest` of so many tokens in each place,
+    /// 0 to 20. Errors: InvalidArgument (a blank text, more tokens than the model takes, a translation with characters that the model does
+    /// not write, more likeliest tokens than are told; says which text; nothing has run then), NotANumber, DeviceLost, Vulkan, out of memory.
+    Result<std::vector<TextScores>> score(std::span<const TranslatedText> texts, std::uint32_t likeliest = 0,
+                                          const Progress& progress = {});
+
+    /// Translations that go on from the text's prefix with each of the likeliest next tokens, 1 to 20, the likeliest first: fewer where the
+    /// model's files forbid some of them, or its vocabulary ends. An end token is one of them, and nothing follows it. Errors: as of
+    /// translate(); InvalidArgument for a blank text, or another count.
+    Result<std::vector<Alternative>> alternatives(const PrefixedText& text, std::uint32_t count);
 
     /// Translates a text and, in a second pass, keeps what every head looked at. Errors: as of translate; InvalidArgument for
     /// a blank text.

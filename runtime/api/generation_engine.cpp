@@ -277,7 +277,7 @@ Result<BatchSequence> GenerationEngine::Impl::sequence(
     }
     made.sequence.prompt = std::move(request.prompt);
     made.sequence.seed = asked.seed;
-    VKFORMER_TRY(made.sequence.adapters, language.adapter_scales(asked));
+    VKFORMER_TRY(made.sequence.adapters, language.adapter_scales(asked.adapters));
     made.log_probs = asked.log_probs;
     made.prompt_log_probs = request.prompt_log_probs;
     made.is_prompt_alone = request.is_prompt_alone;

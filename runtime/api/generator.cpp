@@ -8,6 +8,7 @@
 
 #include "api/decoder_workload.hpp"
 #include "api/language_model.hpp"
+#include "api/text_scorer.hpp"
 #include "core/try.hpp"
 #include "decoding/beam_session.hpp"
 #include "decoding/decoder_session.hpp"
@@ -59,6 +60,7 @@ struct Generator::Impl {
     api::OpenedBackend device;
     std::variant<decoding::DecoderSession, decoding::BeamSession> session;
     GenerationTimings timings;
+    std::unique_ptr<api::TextScorer> scorer{};  // made by the first call that asks
     std::unique_ptr<api::ConstraintCache> constraints = std::make_unique<api::ConstraintCache>();
 
     bool has_beams() const noexcept { return std::holds_alternative<decoding::BeamSession>(session); }
@@ -140,6 +142,14 @@ struct Generator::Impl {
                           .ends = std::move(ends),
                           .rules = std::move(rules)},
                          asked.prompt_lookup);
+    }
+
+    Result<std::vector<TextScores>> score(std::span<const std::vector<std::int32_t>> texts,
+                                          std::span<const std::int32_t> head, const ScoreOptions& asked,
+                                          const Progress& progress) {
+        const auto weights = std::visit([](const auto& s) { return s.weights(); }, session);
+        if (!scorer) scorer = std::make_unique<api::TextScorer>(*device.backend, language, session_options(), weights);
+        return scorer->score(texts, head, asked, progress);
     }
 
     struct Continued {
@@ -229,18 +239,42 @@ Result<std::vector<std::int32_t>> Generator::tokenize(std::string_view text) con
 
 bool Generator::has_tokenizer() const noexcept { return impl_->language.tokenizer() != nullptr; }
 
-Result<std::vector<Generation>> Generator::generate(std::span<const std::string> prompts,
-                                                    const GenerateOptions& options, const OnText& on_text) {
+namespace {
+
+/// `what` they are: texts are counted in its errors.
+Result<std::vector<std::vector<std::int32_t>>> tokenize_all(const Generator& generator,
+                                                            std::span<const std::string> texts, const char* what) {
     std::vector<std::vector<std::int32_t>> tokens;
-    for (std::size_t i = 0; i < prompts.size(); ++i) {
-        auto ids = tokenize(prompts[i]);
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+        auto ids = generator.tokenize(texts[i]);
         if (!ids) {
             Error error = std::move(ids).error();
-            error.message = "prompt " + std::to_string(i + 1) + ": " + error.message;
+            error.message = what + (" " + std::to_string(i + 1)) + ": " + error.message;
             return error;
         }
         tokens.push_back(*std::move(ids));
     }
+    return tokens;
+}
+
+}  // namespace
+
+Result<std::vector<TextScores>> Generator::score(std::span<const std::string> texts, const ScoreOptions& options,
+                                                 const Progress& progress) {
+    VKFORMER_TRY(const auto tokens, tokenize_all(*this, texts, "text"));
+    VKFORMER_TRY(std::vector<std::int32_t> head, tokenize(""));
+    if (head.size() > 1) head.clear();  // there is an end, too
+    return impl_->score(tokens, head, options, progress);
+}
+
+Result<std::vector<TextScores>> Generator::score_tokens(std::span<const std::vector<std::int32_t>> texts,
+                                                        const ScoreOptions& options, const Progress& progress) {
+    return impl_->score(texts, {}, options, progress);
+}
+
+Result<std::vector<Generation>> Generator::generate(std::span<const std::string> prompts,
+                                                    const GenerateOptions& options, const OnText& on_text) {
+    VKFORMER_TRY(const auto tokens, tokenize_all(*this, prompts, "prompt"));
     return generate_tokens(tokens, options, on_text);
 }
 
@@ -256,7 +290,7 @@ Result<std::vector<Generation>> Generator::generate_tokens(std::span<const std::
             ErrorCode::InvalidArgument,
             "prompt look-up checks tokens before it is known what the constraint lets follow: leave out one of "
             "the two"};
-    VKFORMER_TRY(const std::vector<float> adapters, impl_->language.adapter_scales(options));
+    VKFORMER_TRY(const std::vector<float> adapters, impl_->language.adapter_scales(options.adapters));
     VKFORMER_CHECK(impl_->set_sampling(options));
     std::vector<decoding::Request> requests;
     std::vector<api::GenerationText> outputs;

@@ -81,9 +81,9 @@ const std::vector<std::string>& LanguageModel::stops(const GenerateOptions& aske
 
 bool LanguageModel::is_end(std::int32_t token) const { return std::ranges::count(text.defaults.end_tokens, token) > 0; }
 
-Result<std::vector<float>> LanguageModel::adapter_scales(const GenerateOptions& asked) const {
+Result<std::vector<float>> LanguageModel::adapter_scales(const std::map<std::string, float>& asked) const {
     std::vector<float> scales(adapters.size(), 0.0f);
-    for (const auto& [name, scale] : asked.adapters) {
+    for (const auto& [name, scale] : asked) {
         const auto found = std::ranges::find(adapters, name);
         if (found == adapters.end()) {
             std::string names;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -37,7 +38,7 @@ struct LanguageModel {
     const std::vector<std::string>& stops(const GenerateOptions& asked) const noexcept;
     bool is_end(std::int32_t token) const;
     /// A scale of each adapter; none where none counts. Errors: InvalidArgument (a name that no adapter has, a scale out of its range).
-    Result<std::vector<float>> adapter_scales(const GenerateOptions& asked) const;
+    Result<std::vector<float>> adapter_scales(const std::map<std::string, float>& asked) const;
     /// The request's constraint with the vocabulary; null: none. Errors: InvalidArgument (together with what it excludes), FileNotFound (no
     /// tokenizer), UnsupportedConfig (of the tokenizer).
     Result<std::shared_ptr<constraints::TokenConstraint>> constraint(const GenerateOptions& asked,

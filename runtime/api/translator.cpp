@@ -2,12 +2,14 @@
 #include "vkformer/translator.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "api/generation_workload.hpp"
 #include "api/open_backend.hpp"
 #include "api/weight_storage.hpp"
 #include "core/try.hpp"
 #include "decoding/session.hpp"
+#include "decoding/target_scorer.hpp"
 #include "models/generation_config.hpp"
 #include "models/open_model.hpp"
 #include "text/languages.hpp"
@@ -67,6 +69,24 @@ Result<std::optional<SourceLanguage>> choose_languages(const std::filesystem::pa
 
 }  // namespace
 
+namespace {
+
+/// An error that says what a part is has that part's name before it.
+template <class T>
+Result<T> of_part(const std::string& name, Result<T> result) {
+    if (result) return result;
+    Error error = std::move(result).error();
+    error.message = name + " " + error.message;
+    return error;
+}
+
+Error of_text(std::size_t index, Error error) {
+    error.message = "text " + std::to_string(index + 1) + ": " + error.message;
+    return error;
+}
+
+}  // namespace
+
 struct Translator::Impl {
     std::filesystem::path folder;
     TranslatorOptions options;
@@ -75,7 +95,9 @@ struct Translator::Impl {
     std::unique_ptr<text::Tokenizer> tokenizer;
     std::optional<SourceLanguage> language;
     api::OpenedBackend device;
-    std::optional<decoding::Session> session;  // made by the first call, which fixes the batch
+    std::shared_ptr<graph::TensorStore> weights;
+    std::optional<decoding::Session> session{};      // made by the first call, which fixes the batch
+    std::optional<decoding::TargetScorer> scorer{};  // made by the first call that asks
 
     /// Without the text that ended it, which does not begin among the tokens `given`.
     std::string text_of(std::span<const std::int32_t> tokens, std::size_t given) const {
@@ -97,6 +119,17 @@ struct Translator::Impl {
     Result<Encoded> encode(const PrefixedText& text) const;
     /// With the marks of its language.
     Result<std::vector<std::int32_t>> marked(const std::string& text) const;
+    /// What the decoder would have written behind its start token, without an end; none for a blank text.
+    Result<std::vector<std::int32_t>> written(const std::string& text) const;
+    /// The start token, what is written, and the end token.
+    Result<std::vector<std::int32_t>> whole(const std::string& text) const;
+    struct Pair {
+        std::vector<std::int32_t> source, target;
+    };
+    Result<Pair> pair(const TranslatedText& text) const;
+    Result<std::vector<decoding::Hypothesis>> generate(std::span<const decoding::Source> sources,
+                                                       const Progress& progress);
+    decoding::TargetScorer& target_scorer();
 };
 
 Result<std::vector<std::int32_t>> Translator::Impl::marked(const std::string& text) const {
@@ -112,18 +145,44 @@ Result<Translator::Impl::Encoded> Translator::Impl::encode(const PrefixedText& t
     if (encoded.source.size() > limit)
         return Error{ErrorCode::InvalidArgument, "it has " + std::to_string(encoded.source.size()) +
                                                      " tokens, the model takes at most " + std::to_string(limit)};
-    if (is_blank(text.prefix)) return encoded;
-    VKFORMER_TRY(encoded.prefix,
-                 tokenizer->encode(text.prefix, {.add_special = false, .parse_special = false, .is_target = true}));
-    if (encoded.prefix.empty()) return encoded;
-    const auto unknown = tokenizer->find("<unk>");
-    if (unknown && std::ranges::find(encoded.prefix, *unknown) != encoded.prefix.end())
-        return Error{ErrorCode::InvalidArgument, "its prefix has characters that the model does not write"};
-    // The language's token, say, which the model would have begun with.
-    if (const std::int32_t first = generation.rules.forced_first; first >= 0)
-        encoded.prefix.insert(encoded.prefix.begin(), first);
+    VKFORMER_TRY(encoded.prefix, of_part("its prefix", written(text.prefix)));
     VKFORMER_CHECK(decoding::check_prefix(encoded.prefix, generation, model->limits().target_vocab));
     return encoded;
+}
+
+Result<std::vector<std::int32_t>> Translator::Impl::written(const std::string& text) const {
+    if (is_blank(text)) return std::vector<std::int32_t>();
+    VKFORMER_TRY(auto tokens,
+                 tokenizer->encode(text, {.add_special = false, .parse_special = false, .is_target = true}));
+    if (tokens.empty()) return tokens;
+    const auto unknown = tokenizer->find("<unk>");
+    if (unknown && std::ranges::find(tokens, *unknown) != tokens.end())
+        return Error{ErrorCode::InvalidArgument, "has characters that the model does not write"};
+    // The language's token, say, which the model would have begun with.
+    if (const std::int32_t first = generation.rules.forced_first; first >= 0) tokens.insert(tokens.begin(), first);
+    return tokens;
+}
+
+Result<std::vector<std::int32_t>> Translator::Impl::whole(const std::string& text) const {
+    VKFORMER_TRY(const auto tokens, written(text));
+    std::vector<std::int32_t> target = {generation.decoder_start};
+    target.insert(target.end(), tokens.begin(), tokens.end());
+    if (generation.eos >= 0) target.push_back(generation.eos);
+    const auto limits = model->limits();
+    if (target.size() - 1 > limits.target_len)
+        return Error{ErrorCode::InvalidArgument, "has " + std::to_string(target.size() - 1) +
+                                                     " tokens, the model writes at most " +
+                                                     std::to_string(limits.target_len)};
+    for (const std::int32_t token : target)
+        VKFORMER_CHECK(decoding::check_token("has a token that", token, limits.target_vocab));
+    return target;
+}
+
+Result<Translator::Impl::Pair> Translator::Impl::pair(const TranslatedText& text) const {
+    if (is_blank(text.text)) return Error{ErrorCode::InvalidArgument, "it is blank"};
+    VKFORMER_TRY(auto encoded, encode({.text = text.text, .prefix = {}}));
+    VKFORMER_TRY(auto target, of_part("its translation", whole(text.translation)));
+    return Pair{.source = std::move(encoded.source), .target = std::move(target)};
 }
 
 Translator::Translator(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
@@ -159,6 +218,7 @@ Result<Translator> Translator::load(const std::filesystem::path& folder, const T
     VKFORMER_TRY(auto device, opening.get([&] {
         return api::generation_workload(*model, generation, dtype_of(options), api::format_of(options.weights));
     }));
+    auto weights = device.backend->make_store();
     return Translator(std::make_unique<Impl>(Impl{.folder = folder,
                                                   .options = options,
                                                   .model = std::move(model),
@@ -166,7 +226,7 @@ Result<Translator> Translator::load(const std::filesystem::path& folder, const T
                                                   .tokenizer = std::move(tokenizer),
                                                   .language = language,
                                                   .device = std::move(device),
-                                                  .session = {}}));
+                                                  .weights = std::move(weights)}));
 }
 
 namespace {
@@ -182,6 +242,7 @@ std::vector<std::string> pieces(const text::Tokenizer& tokenizer, std::span<cons
 
 /// The weights of a forward pass over tokens that are known.
 Result<std::vector<AttentionWeights>> attention_weights(const models::EncoderDecoder& model, graph::Backend& backend,
+                                                        const std::shared_ptr<graph::TensorStore>& weights,
                                                         const TranslatorOptions& options,
                                                         std::span<const std::int32_t> source,
                                                         std::span<const std::int32_t> target) {
@@ -190,8 +251,8 @@ Result<std::vector<AttentionWeights>> attention_weights(const models::EncoderDec
                                         .dtype = dtype_of(options),
                                         .weights = api::format_of(options.weights),
                                         .attention_weights = true}));
-    VKFORMER_TRY(const auto program, backend.compile(graph::make_plan_for(backend, std::move(f.graph)),
-                                                     backend.make_store(), backend.make_store()));
+    VKFORMER_TRY(const auto program,
+                 backend.compile(graph::make_plan_for(backend, std::move(f.graph)), weights, backend.make_store()));
     VKFORMER_CHECK(program->write(f.source_tokens, source));
     VKFORMER_CHECK(program->write(f.target_tokens, target));
     VKFORMER_CHECK(program->submit());
@@ -199,14 +260,14 @@ Result<std::vector<AttentionWeights>> attention_weights(const models::EncoderDec
     std::vector<AttentionWeights> result;
     for (const auto& map : f.attention) {
         const Shape& shape = program->plan().graph.shape(map.weights);
-        AttentionWeights weights = {.kind = map.kind,
-                                    .layer = map.layer,
-                                    .heads = shape[1],
-                                    .queries = shape[2],
-                                    .keys = shape[3],
-                                    .values = std::vector<float>(shape.element_count())};
-        VKFORMER_CHECK(program->read(map.weights, std::span<float>(weights.values)));
-        result.push_back(std::move(weights));
+        AttentionWeights of_map = {.kind = map.kind,
+                                   .layer = map.layer,
+                                   .heads = shape[1],
+                                   .queries = shape[2],
+                                   .keys = shape[3],
+                                   .values = std::vector<float>(shape.element_count())};
+        VKFORMER_CHECK(program->read(map.weights, std::span<float>(of_map.values)));
+        result.push_back(std::move(of_map));
     }
     return result;
 }
@@ -232,6 +293,11 @@ Result<void> Translator::check(const PrefixedText& text) const {
     return {};
 }
 
+Result<void> Translator::check(const TranslatedText& text) const {
+    VKFORMER_CHECK(impl_->pair(text));
+    return {};
+}
+
 Result<void> Translator::check(const std::string& text) const {
     return check(PrefixedText{.text = text, .prefix = {}});
 }
@@ -247,7 +313,8 @@ Result<AttentionMaps> Translator::attention(const std::string& text) {
     maps.source = pieces(*impl_->tokenizer, source);
     maps.read = pieces(*impl_->tokenizer, read);
     maps.written = pieces(*impl_->tokenizer, written);
-    VKFORMER_TRY(maps.weights, attention_weights(*impl_->model, *impl_->device.backend, impl_->options, source, read));
+    VKFORMER_TRY(maps.weights, attention_weights(*impl_->model, *impl_->device.backend, impl_->weights, impl_->options,
+                                                 source, read));
     return maps;
 }
 
@@ -269,6 +336,22 @@ void end_at(const std::vector<std::string>& stops, const text::Tokenizer& tokeni
 
 }  // namespace
 
+Result<std::vector<decoding::Hypothesis>> Translator::Impl::generate(std::span<const decoding::Source> sources,
+                                                                     const Progress& progress) {
+    if (!session) {
+        const std::size_t batch = options.batch > 0 ? options.batch : std::min(sources.size(), kDefaultTextBatch);
+        VKFORMER_TRY(auto made, decoding::Session::create(*device.backend, *model,
+                                                          {.generation = generation,
+                                                           .batch = static_cast<std::uint32_t>(batch),
+                                                           .dtype = dtype_of(options),
+                                                           .weights = api::format_of(options.weights),
+                                                           .hypotheses = options.hypotheses},
+                                                          weights));
+        session.emplace(std::move(made));
+    }
+    return session->generate(sources, progress);
+}
+
 Result<std::vector<Translation>> Translator::translate(std::span<const std::string> texts, const Progress& progress) {
     std::vector<PrefixedText> without;
     for (const std::string& text : texts) without.push_back({.text = text, .prefix = {}});
@@ -281,31 +364,16 @@ Result<std::vector<Translation>> Translator::translate(std::span<const PrefixedT
     for (std::size_t i = 0; i < texts.size(); ++i) {
         if (is_blank(texts[i].text)) continue;
         auto ids = impl_->encode(texts[i]);
-        if (!ids) {
-            Error error = std::move(ids).error();
-            error.message = "text " + std::to_string(i + 1) + ": " + error.message;
-            return error;
-        }
+        if (!ids) return of_text(i, std::move(ids).error());
         encoded.push_back(*std::move(ids));
         index_of.push_back(i);
     }
     std::vector<Translation> results(texts.size());
     if (encoded.empty()) return results;
 
-    if (!impl_->session) {
-        const std::size_t batch =
-            impl_->options.batch > 0 ? impl_->options.batch : std::min(encoded.size(), kDefaultTextBatch);
-        VKFORMER_TRY(auto session, decoding::Session::create(*impl_->device.backend, *impl_->model,
-                                                             {.generation = impl_->generation,
-                                                              .batch = static_cast<std::uint32_t>(batch),
-                                                              .dtype = dtype_of(impl_->options),
-                                                              .weights = api::format_of(impl_->options.weights),
-                                                              .hypotheses = impl_->options.hypotheses}));
-        impl_->session.emplace(std::move(session));
-    }
     std::vector<decoding::Source> sources;
     for (const auto& [source, prefix] : encoded) sources.push_back({.tokens = source, .visible = {}, .prefix = prefix});
-    VKFORMER_TRY(auto hypotheses, impl_->session->generate(sources, progress));
+    VKFORMER_TRY(auto hypotheses, impl_->generate(sources, progress));
     for (std::size_t i = 0; i < hypotheses.size(); ++i) {
         const std::size_t given = 1 + encoded[i].prefix.size();
         end_at(impl_->generation.stop_strings, *impl_->tokenizer, given, hypotheses[i].tokens);
@@ -314,6 +382,83 @@ Result<std::vector<Translation>> Translator::translate(std::span<const PrefixedT
         for (auto& next : hypotheses[i].further) result.further.push_back(impl_->translation(std::move(next), given));
     }
     return results;
+}
+
+// ---- translations that are given ------------------------------------------------------------------------------------
+
+decoding::TargetScorer& Translator::Impl::target_scorer() {
+    if (!scorer) scorer.emplace(*device.backend, *model, dtype_of(options), api::format_of(options.weights), weights);
+    return *scorer;
+}
+
+Result<std::vector<TextScores>> Translator::score(std::span<const TranslatedText> texts, std::uint32_t likeliest,
+                                                  const Progress& progress) {
+    std::vector<Impl::Pair> pairs;
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+        auto pair = impl_->pair(texts[i]);
+        if (!pair) return of_text(i, std::move(pair).error());
+        pairs.push_back(*std::move(pair));
+    }
+    std::vector<decoding::ScoredTarget> targets;
+    for (const auto& [source, target] : pairs) targets.push_back({.source = source, .target = target});
+    VKFORMER_TRY(auto found, impl_->target_scorer().run(targets, likeliest, progress));
+    std::vector<TextScores> scores;
+    for (std::size_t i = 0; i < texts.size(); ++i)
+        scores.push_back({.tokens = std::move(pairs[i].target), .log_probs = std::move(found[i])});
+    return scores;
+}
+
+Result<std::vector<Alternative>> Translator::alternatives(const PrefixedText& text, std::uint32_t count) {
+    const auto invalid = [](std::string message) { return Error{ErrorCode::InvalidArgument, std::move(message)}; };
+    const models::GenerationConfig& generation = impl_->generation;
+    if (count < 1 || count > decoding::kMostLikeliest)
+        return invalid(std::to_string(count) + " alternatives were asked for, 1 to " +
+                       std::to_string(decoding::kMostLikeliest) + " are given");
+    if (is_blank(text.text)) return invalid("the text is blank: there is nothing to translate");
+    if (!generation.rules.banned_words.empty() || !generation.rules.biases.empty())
+        return Error{ErrorCode::UnsupportedConfig,
+                     "generation_config.json has \"bad_words_ids\" of several tokens or \"sequence_bias\", which "
+                     "alternatives do not know: take them out of the file"};
+    VKFORMER_TRY(auto encoded, impl_->encode(text));
+    std::vector<std::int32_t>& prefix = encoded.prefix;
+    if (const std::int32_t first = generation.rules.forced_first; prefix.empty() && first >= 0) prefix.push_back(first);
+
+    // What is behind the prefix stands for what may come there.
+    std::vector<std::int32_t> target = {generation.decoder_start};
+    target.insert(target.end(), prefix.begin(), prefix.end());
+    target.push_back(generation.decoder_start);
+    const decoding::ScoredTarget asked = {.source = encoded.source, .target = target};
+    VKFORMER_TRY(const auto found, impl_->target_scorer().run({&asked, 1}, decoding::kMostLikeliest));
+
+    std::vector<Alternative> alternatives;
+    std::vector<std::vector<std::int32_t>> prefixes;
+    for (const TokenLogProb& next : found[0].back().likeliest) {
+        const bool is_end = next.token == generation.eos;
+        if (alternatives.size() == count || !std::isfinite(next.log_prob)) break;
+        if (std::ranges::count(generation.rules.banned, next.token) > 0) continue;
+        if (is_end && prefix.size() < generation.min_steps) continue;
+        target.back() = next.token;
+        if (!is_end) prefixes.emplace_back(target.begin() + 1, target.end());
+        std::string piece = impl_->tokenizer->piece(next.token);
+        alternatives.push_back({.next = next, .piece = std::move(piece), .translation = {}});
+        if (is_end)
+            alternatives.back().translation = impl_->translation({.tokens = target, .score = {}}, target.size());
+    }
+    std::vector<decoding::Source> sources;
+    for (const auto& one : prefixes) {
+        VKFORMER_CHECK(decoding::check_prefix(one, generation, impl_->model->limits().target_vocab));
+        sources.push_back({.tokens = encoded.source, .visible = {}, .prefix = one});
+    }
+    VKFORMER_TRY(auto hypotheses, impl_->generate(sources, {}));
+    std::size_t taken = 0;
+    for (Alternative& one : alternatives) {
+        if (one.next.token == generation.eos) continue;
+        decoding::Hypothesis& hypothesis = hypotheses[taken];
+        const std::size_t given = 1 + prefixes[taken++].size();
+        end_at(generation.stop_strings, *impl_->tokenizer, given, hypothesis.tokens);
+        one.translation = impl_->translation(std::move(hypothesis), given);
+    }
+    return alternatives;
 }
 
 }  // namespace vkformer

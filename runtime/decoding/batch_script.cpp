@@ -278,74 +278,77 @@ Result<Job> BatchScript::chunk_job() {
     std::vector<Running*> unread;
     for (const auto& sequence : running_)
         if (!sequence->is_read()) unread.push_back(sequence.get());
-    if (unread.front()->needs_scores()) return score_job(*unread.front());
-    std::erase_if(unread, [](const Running* sequence) { return sequence->needs_scores(); });
-    const auto left = [](const Running& sequence) { return sequence.tokens.size() - 1 - sequence.cached; };
-    const std::uint32_t len = chunk_len(left(*unread.front()), options_.chunk);
-    const std::size_t most_rows = std::min<std::size_t>(options_.chunk / len, unread.size());
-    const auto rows = static_cast<std::uint32_t>(std::bit_floor(most_rows));
-    unread.resize(rows);
-
-    const bool adapters = std::ranges::any_of(unread, [](const Running* sequence) { return sequence->has_adapters(); });
-    VKFORMER_TRY(Chunk* const made, chunk({.rows = rows, .len = len, .adapters = adapters}));
-    Job job = {.kind = Job::Kind::prompt, .part = made, .len = len};
-    std::vector<std::int32_t> tokens(std::size_t{rows} * len, 0), starts(rows, 0);
-    for (std::size_t r = 0; r < unread.size(); ++r) {
-        Running& sequence = *unread[r];
-        const auto part =
-            std::span(sequence.tokens).subspan(sequence.cached, std::min<std::size_t>(len, left(sequence)));
-        std::ranges::copy(part, tokens.begin() + static_cast<std::ptrdiff_t>(r * len));
-        starts[r] = int_of(sequence.cached);
-        placed_.push_back({&sequence, part.size()});
-    }
-    job.writes.push_back({made->graph.tokens, std::move(tokens)});
-    job.writes.push_back({made->graph.starts, std::move(starts)});
-    place_chunk(made->graph, rows, job);
+    const bool scores = unread.front()->needs_scores();
+    std::erase_if(unread, [&](const Running* sequence) { return sequence->needs_scores() != scores; });
+    if (scores) return score_job(std::move(unread));
+    const BatchChunkKind kind = chunk_kind(unread, options_.chunk);
+    VKFORMER_TRY(Chunk* const made, chunk(kind));
+    Job job = {.kind = Job::Kind::prompt, .part = made, .len = kind.len};
+    place_chunk(std::span(unread).first(kind.rows), made->graph, kind, job);
     return job;
 }
 
-/// Where what is placed has its keys, values and states.
-void BatchScript::place_chunk(const BatchChunkGraph& graph, std::uint32_t rows, Job& job) const {
-    job.writes.push_back({graph.pages, table(rows)});
-    if (graph.adapters) job.writes.push_back({graph.adapters, adapter_words(rows)});
+/// How much of what is unread a chunk of so many tokens at most takes.
+BatchChunkKind BatchScript::chunk_kind(std::span<Running* const> unread, std::uint32_t most) {
+    BatchChunkKind kind = {.len = chunk_len(unread.front()->unread(), most)};
+    kind.rows = static_cast<std::uint32_t>(std::bit_floor(std::min<std::size_t>(most / kind.len, unread.size())));
+    kind.adapters =
+        std::ranges::any_of(unread.first(kind.rows), [](const Running* sequence) { return sequence->has_adapters(); });
+    return kind;
+}
+
+/// What it reads of the sequences, one a row, and where these have their keys, values and states.
+void BatchScript::place_chunk(std::span<Running* const> sequences, const BatchChunkGraph& graph,
+                              const BatchChunkKind& kind, Job& job) {
+    std::vector<std::int32_t> tokens(std::size_t{kind.rows} * kind.len, 0), starts(kind.rows, 0), counts(kind.rows, 0);
+    for (std::size_t r = 0; r < sequences.size(); ++r) {
+        Running& sequence = *sequences[r];
+        const auto part =
+            std::span(sequence.tokens).subspan(sequence.cached, std::min<std::size_t>(kind.len, sequence.unread()));
+        std::ranges::copy(part, tokens.begin() + static_cast<std::ptrdiff_t>(r * kind.len));
+        starts[r] = int_of(sequence.cached);
+        counts[r] = int_of(part.size());
+        placed_.push_back({&sequence, part.size()});
+    }
+    job.writes.push_back({graph.tokens, std::move(tokens)});
+    job.writes.push_back({graph.starts, std::move(starts)});
+    job.writes.push_back({graph.pages, table(kind.rows)});
+    if (graph.adapters) job.writes.push_back({graph.adapters, adapter_words(kind.rows)});
     if (!graph.slots) return;
-    std::vector<std::int32_t> counts(rows, 0);
-    for (std::size_t r = 0; r < placed_.size(); ++r) counts[r] = int_of(placed_[r].tokens);
     job.writes.push_back({graph.counts, std::move(counts)});
-    job.writes.push_back({graph.slots, slots(rows)});
+    job.writes.push_back({graph.slots, slots(kind.rows)});
 }
 
 Result<BatchScript::Scores*> BatchScript::scores(const BatchChunkKind& kind, std::uint32_t likeliest) {
     std::unique_ptr<Scores>& known = scores_[{kind, likeliest}];
     if (known) return known.get();
     auto made = std::make_unique<Scores>();
-    made->len = kind.len;
+    made->kind = kind;
     VKFORMER_TRY(made->graph, batch_score_graph(*model_, options_, kind, likeliest));
     made->plan = plan(std::move(made->graph.chunk.graph));
     known = std::move(made);
     return known.get();
 }
 
-/// A part of a prompt, of which each token is asked how likely it makes the next one.
-Result<Job> BatchScript::score_job(Running& sequence) {
+/// A chunk of which each token is asked how likely it makes the next one.
+Result<Job> BatchScript::score_job(std::vector<Running*> unread) {
     const std::uint32_t vocab = model_->config().vocab_size;
-    const std::size_t left = sequence.tokens.size() - 1 - sequence.cached;
-    const std::uint32_t len = chunk_len(left, most_scored(options_, vocab));
-    VKFORMER_TRY(Scores* const made, scores({.rows = 1, .len = len, .adapters = sequence.has_adapters()},
-                                            likeliest_for(*sequence.asked.prompt_log_probs, vocab)));
-    const std::size_t count = std::min<std::size_t>(len, left);
-    std::vector<std::int32_t> tokens(len, 0), places(len, 0);
-    for (std::size_t i = 0; i < count; ++i) {
-        tokens[i] = sequence.tokens[sequence.cached + i];
-        places[i] = int_of(i * vocab) + sequence.tokens[sequence.cached + i + 1];
-    }
-    placed_.push_back({&sequence, count});
+    const BatchChunkKind kind = chunk_kind(unread, std::min(most_given(vocab), options_.chunk));
+    unread.resize(kind.rows);
+    std::uint32_t likeliest = 0;
+    for (const Running* sequence : unread) likeliest = std::max(likeliest, *sequence->asked.prompt_log_probs);
+    VKFORMER_TRY(Scores* const made, scores(kind, likeliest_for(likeliest, vocab)));
     scored_ = made;
-    Job job = {.kind = Job::Kind::prompt, .part = made, .len = len};
-    job.writes.push_back({made->graph.chunk.tokens, std::move(tokens)});
-    job.writes.push_back({made->graph.chunk.starts, {int_of(sequence.cached)}});
-    place_chunk(made->graph.chunk, 1, job);
-    job.writes.push_back({made->graph.places, std::move(places)});
+    Job job = {.kind = Job::Kind::prompt, .part = made, .len = kind.len};
+    place_chunk(unread, made->graph.chunk, kind, job);
+    std::vector<std::int32_t> places(std::size_t{kind.rows} * kind.len, 0);
+    for (std::size_t r = 0; r < placed_.size(); ++r)
+        for (std::size_t i = 0; i < placed_[r].tokens; ++i) {
+            const Running& sequence = *placed_[r].sequence;
+            const std::size_t place = r * kind.len + i;
+            places[place] = made->graph.given.place(place, sequence.tokens[sequence.cached + i + 1]);
+        }
+    job.writes.push_back({made->graph.given.places, std::move(places)});
     return job;
 }
 
@@ -536,12 +539,11 @@ void BatchScript::write_step(const Step& step, const BatchStepKind& kind, std::v
 // ---- what came of them ----------------------------------------------------------------------------------------------
 
 std::vector<Read> BatchScript::reads(std::uint32_t step) const {
-    if (scored_) {
-        const BatchScoreGraph& graph = scored_->graph;
-        const std::uint64_t others = std::uint64_t{scored_->len} * graph.likeliest;
-        return {{graph.scores, 0, scored_->len}, {graph.tokens, 0, others}, {graph.values, 0, others}};
-    }
     std::vector<Read> reads;
+    if (scored_) {
+        scored_->graph.given.add_reads(reads);
+        return reads;
+    }
     std::vector<std::size_t> positions;
     for (std::size_t r = 0; r < placed_.size(); ++r) {
         positions.push_back(first_positions_[r] + step);
@@ -553,8 +555,9 @@ std::vector<Read> BatchScript::reads(std::uint32_t step) const {
 
 Result<void> BatchScript::take(const Job& job, Records& records) {
     if (job.kind == Job::Kind::prompt) {
-        for (const auto& [sequence, tokens] : placed_) {
-            if (scored_) VKFORMER_CHECK(take_scores(*sequence, tokens, records));
+        for (std::size_t r = 0; r < placed_.size(); ++r) {
+            const auto& [sequence, tokens] = placed_[r];
+            if (scored_) VKFORMER_CHECK(take_scores(r, records));
             sequence->cached += tokens;
             counts_.prompt_tokens += tokens;
             keep_full_pages(*sequence);
@@ -569,21 +572,20 @@ Result<void> BatchScript::take(const Job& job, Records& records) {
 }
 
 /// What a chunk says of the tokens behind those that it has read; all of it together is told once it is there.
-Result<void> BatchScript::take_scores(Running& sequence, std::size_t count, Records& records) {
-    const std::size_t likeliest = scored_->graph.likeliest;
-    const std::size_t asked = std::min<std::size_t>(*sequence.asked.prompt_log_probs, likeliest);
+Result<void> BatchScript::take_scores(std::size_t row, Records& records) {
+    Running& sequence = *placed_[row].sequence;
+    const GivenLogProbs& given = scored_->graph.given;
+    const std::uint32_t asked = *sequence.asked.prompt_log_probs;
     VKFORMER_TRY(const auto scores, records.get(0, 0));
     std::span<const std::int32_t> tokens, values;
     if (asked > 0) {
         VKFORMER_TRY(tokens, records.get(0, 1));
         VKFORMER_TRY(values, records.get(0, 2));
     }
-    for (std::size_t i = 0; i < count; ++i) {
-        StepLogProbs found;
-        found.chosen = {sequence.tokens[sequence.cached + i + 1], std::bit_cast<float>(scores[i])};
+    for (std::size_t i = 0; i < placed_[row].tokens; ++i) {
+        const std::int32_t token = sequence.tokens[sequence.cached + i + 1];
+        StepLogProbs found = given_log_probs(given, scores, tokens, values, row * scored_->kind.len + i, token, asked);
         sequence.has_no_choice = sequence.has_no_choice || std::isnan(found.chosen.log_prob);
-        for (std::size_t k = i * likeliest; k < i * likeliest + asked; ++k)
-            found.likeliest.push_back({tokens[k], std::bit_cast<float>(values[k])});
         sequence.prompt_log_probs.push_back(std::move(found));
     }
     if (sequence.has_no_choice)

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "decoding/batch_steps.hpp"
@@ -93,13 +94,15 @@ private:
         bool has_adapters() const noexcept { return !asked.sequence.adapters.empty(); }
         bool needs_scores() const noexcept { return asked.prompt_log_probs && !has_told_prompt; }
         std::size_t generated() const noexcept { return tokens.size() - asked.sequence.prompt.size(); }
-        bool is_read() const noexcept { return cached + 1 == tokens.size(); }
+        /// Tokens that the next step, which reads the last, has to find in the caches.
+        std::size_t unread() const noexcept { return tokens.size() - 1 - cached; }
+        bool is_read() const noexcept { return unread() == 0; }
     };
     struct Chunk : Part {
         BatchChunkGraph graph;
     };
     struct Scores : Part {
-        std::uint32_t len = 0;
+        BatchChunkKind kind;
         BatchScoreGraph graph;
     };
     struct Step : Part {
@@ -120,7 +123,8 @@ private:
     void finish_ended();
 
     Result<Job> chunk_job();
-    Result<Job> score_job(Running& sequence);
+    static BatchChunkKind chunk_kind(std::span<Running* const> unread, std::uint32_t most);
+    Result<Job> score_job(std::vector<Running*> unread);
     Result<std::optional<Job>> step_job(std::uint32_t most);
     std::size_t steps_left(const Running& sequence) const noexcept;
     Result<Chunk*> chunk(const BatchChunkKind& kind);
@@ -131,10 +135,11 @@ private:
     std::vector<std::int32_t> slots(std::uint32_t rows) const;
     std::vector<std::int32_t> adapter_words(std::uint32_t rows) const;
     std::vector<std::int32_t> page_key(const Running& sequence, std::size_t page) const;
-    void place_chunk(const BatchChunkGraph& graph, std::uint32_t rows, Job& job) const;
+    void place_chunk(std::span<Running* const> sequences, const BatchChunkGraph& graph, const BatchChunkKind& kind,
+                     Job& job);
     std::uint32_t free_slot() const;
     std::vector<std::int32_t> allowed_tokens(std::uint32_t rows) const;
-    Result<void> take_scores(Running& sequence, std::size_t count, Records& records);
+    Result<void> take_scores(std::size_t row, Records& records);
     void tell_prompt(Running& sequence);
     static void end_before_answer(Running& sequence);
     Result<void> take_row(std::size_t row, const Job& job, Records& records);

@@ -113,28 +113,10 @@ Result<BatchChunkGraph> batch_chunk_graph(const models::Decoder& model, const Ba
 
 Result<BatchScoreGraph> batch_score_graph(const models::Decoder& model, const BatchOptions& options,
                                           const BatchChunkKind& kind, std::uint32_t likeliest) {
-    BatchScoreGraph made = {.likeliest = likeliest};
+    BatchScoreGraph made;
     VKFORMER_TRY(const Value logits, add_chunk(made.chunk, model, options, kind, models::Logits::all));
-    graph::Graph& graph = made.chunk.graph;
-    VKFORMER_TRY(const Value log_probs, graph::log_softmax(graph, logits));
-    VKFORMER_TRY(made.places, graph.input("places", DType::i32, {kind.len}));
-    // A table of all of them, one a row, of which those are looked up that are asked for.
-    VKFORMER_TRY(const Value table, graph.reshape(log_probs, {graph.shape(logits).element_count(), 1}));
-    VKFORMER_TRY(made.scores, graph::embedding(graph, made.places, table));
-    graph.mark_output(made.scores);
-    if (likeliest == 0) return made;
-    VKFORMER_TRY(const auto best, graph::top_k(graph, log_probs, likeliest));
-    made.tokens = best.indices;
-    made.values = best.values;
-    graph.mark_output(made.tokens);
-    graph.mark_output(made.values);
+    VKFORMER_TRY(made.given, add_given_log_probs(made.chunk.graph, logits, likeliest));
     return made;
-}
-
-std::uint32_t most_scored(const BatchOptions& options, std::uint64_t vocab) noexcept {
-    constexpr std::uint64_t kMostNumbers = 1 << 24;  // 64 MiB
-    const auto most = static_cast<std::uint32_t>(std::bit_floor(std::max<std::uint64_t>(kMostNumbers / vocab, 1)));
-    return std::min(std::max(most, DecoderSessionOptions::kSmallestChunk), options.chunk);
 }
 
 Result<BatchStepGraph> batch_step_graph(const models::Decoder& model, const BatchOptions& options,

@@ -47,20 +47,13 @@ struct BatchChunkKind {
 Result<BatchChunkGraph> batch_chunk_graph(const models::Decoder& model, const BatchOptions& options,
                                           const BatchChunkKind& kind);
 
-/// The same for one row, with how likely each of its tokens makes the one that follows.
+/// The same, with how likely each token makes the one that follows.
 struct BatchScoreGraph {
     BatchChunkGraph chunk;
-    graph::Value places;  ///< input i32 [len]: i · vocab + the token behind number i
-    graph::Value scores;  ///< output f32 [len, 1], log-probabilities
-    // Absent without any of the likeliest, outputs [len, likeliest]:
-    graph::Value tokens;  ///< i32
-    graph::Value values;  ///< f32, log-probabilities
-    std::uint32_t likeliest = 0;
+    GivenLogProbs given;  ///< of rows · len positions
 };
 Result<BatchScoreGraph> batch_score_graph(const models::Decoder& model, const BatchOptions& options,
                                           const BatchChunkKind& kind, std::uint32_t likeliest);
-/// Tokens that such a chunk has at most: each has log-probabilities of the whole vocabulary.
-std::uint32_t most_scored(const BatchOptions& options, std::uint64_t vocab) noexcept;
 
 /// What the step of some sequences does: all that none of them asks for is left out.
 struct BatchStepKind {

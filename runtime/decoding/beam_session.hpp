@@ -33,6 +33,8 @@ public:
     Result<std::vector<BeamResult>> run(std::span<const Request> requests);
 
     const DecoderSessionOptions& options() const noexcept { return script_->options(); }
+    /// For other sessions with the same model on the same backend.
+    const std::shared_ptr<graph::TensorStore>& weights() const noexcept { return stores_.weights; }
     const BeamRules& rules() const noexcept { return script_->rules(); }
     /// What the last run took.
     const DecoderTimings& timings() const noexcept { return script_->timings(); }

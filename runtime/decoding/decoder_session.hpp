@@ -42,6 +42,8 @@ public:
                                             std::optional<std::uint32_t> log_probs = {});
 
     const DecoderSessionOptions& options() const noexcept { return script_->options(); }
+    /// For other sessions with the same model on the same backend.
+    const std::shared_ptr<graph::TensorStore>& weights() const noexcept { return stores_.weights; }
     /// What the last run took.
     const DecoderTimings& timings() const noexcept { return script_->timings(); }
     /// Other rules for the next run. Another set of rules is another program: it is recorded anew, weights and caches stay;

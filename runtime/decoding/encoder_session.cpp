@@ -7,18 +7,12 @@
 
 #include "core/stable_order.hpp"
 #include "core/try.hpp"
+#include "decoding/rounded_len.hpp"
 
 namespace vkformer::decoding {
 namespace {
 
 using models::EncoderLayout;
-
-/// Lengths are rounded up so that a few programs serve all: by at most an eighth from 64 tokens on.
-std::uint32_t rounded_len(std::size_t longest, std::uint32_t limit) {
-    const std::size_t step = std::max<std::size_t>(8, std::bit_ceil(longest) / 16);
-    const std::size_t len = (longest + step - 1) / step * step;
-    return static_cast<std::uint32_t>(std::min<std::size_t>(len, limit));
-}
 
 bool has_types(const EncoderText& text) {
     return std::ranges::any_of(text.types, [](std::int32_t type) { return type != 0; });
@@ -41,8 +35,7 @@ EncoderSession::EncoderSession(graph::Backend& backend, const models::Encoder& e
       encoder_(&encoder),
       head_(std::move(head)),
       options_(options),
-      weights_(backend.make_store()),
-      states_(backend.make_store()) {}
+      programs_(backend, backend.make_store()) {}
 
 Result<void> EncoderSession::check(std::span<const EncoderText> texts) const {
     const models::EncoderConfig& config = encoder_->config();
@@ -70,29 +63,10 @@ Result<void> EncoderSession::check(std::span<const EncoderText> texts) const {
     return {};
 }
 
-Result<EncoderSession::Prepared*> EncoderSession::prepare(const EncoderLayout& layout) {
-    const auto is_same = [&](const Prepared& p) {
-        return p.layout.batch == layout.batch && p.layout.len == layout.len &&
-               p.layout.token_types == layout.token_types;
-    };
-    const auto known = std::ranges::find_if(prepared_, is_same);
-    if (known != prepared_.end()) {
-        prepared_.splice(prepared_.begin(), prepared_, known);
-        return &prepared_.front();
-    }
-    if (prepared_.size() == kKeptPrograms) prepared_.pop_back();
-    Prepared made{.layout = layout, .tensors = {}, .program = nullptr};
-    VKFORMER_TRY(made.tensors, embedding_graph(*encoder_, head_, layout));
-    VKFORMER_TRY(made.program,
-                 backend_->compile(graph::make_plan_for(*backend_, std::move(made.tensors.graph)), weights_, states_));
-    prepared_.push_front(std::move(made));
-    return &prepared_.front();
-}
-
 /// Rows that no text needs have one token.
-Result<void> EncoderSession::run_batch(Prepared& prepared, std::span<const EncoderText> texts,
+Result<void> EncoderSession::run_batch(const Programs::Prepared& prepared, std::span<const EncoderText> texts,
                                        std::span<const std::size_t> chosen, std::vector<std::vector<float>>& results) {
-    const EncoderLayout& layout = prepared.layout;
+    const EncoderLayout& layout = prepared.key;
     const std::size_t len = layout.len;
     std::vector<std::int32_t> tokens(layout.batch * len, 0), types(layout.batch * len, 0), lengths(layout.batch, 1);
     for (std::size_t row = 0; row < chosen.size(); ++row) {
@@ -133,10 +107,10 @@ Result<std::vector<std::vector<float>>> EncoderSession::run(std::span<const Enco
         const auto chosen = std::span(order).subspan(first, std::min<std::size_t>(most, order.size() - first));
         const bool typed = std::ranges::any_of(chosen, [&](std::size_t i) { return has_types(texts[i]); });
         const auto rows = static_cast<std::uint32_t>(chosen.size());
-        VKFORMER_TRY(Prepared* const prepared, prepare({.batch = std::min(std::bit_ceil(rows), most),
-                                                        .len = len,
-                                                        .dtype = options_.dtype,
-                                                        .token_types = typed}));
+        const EncoderLayout layout = {
+            .batch = std::min(std::bit_ceil(rows), most), .len = len, .dtype = options_.dtype, .token_types = typed};
+        VKFORMER_TRY(const auto* prepared,
+                     programs_.get(layout, [&] { return embedding_graph(*encoder_, head_, layout); }));
         VKFORMER_CHECK(run_batch(*prepared, texts, chosen, results));
         first += chosen.size();
         if (progress) progress(first, order.size());

@@ -4,11 +4,11 @@
 
 #include <cstdint>
 #include <functional>
-#include <list>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "decoding/recent_programs.hpp"
 #include "graph/program.hpp"
 #include "models/encoder.hpp"
 
@@ -36,7 +36,7 @@ struct EmbeddingGraph {
 Result<EmbeddingGraph> embedding_graph(const models::Encoder& encoder, const EncoderHead& head,
                                        const models::EncoderLayout& layout);
 
-/// Programs are made when a batch of their size is met, and the last few are kept. Not thread-safe.
+/// Programs are RecentPrograms. Not thread-safe.
 class EncoderSession {
 public:
     /// Tokens of a run at most (but one text always fits): bounds the memory of activations.
@@ -53,24 +53,17 @@ public:
     Result<std::vector<std::vector<float>>> run(std::span<const EncoderText> texts, const Progress& progress = {});
 
 private:
-    struct Prepared {
-        models::EncoderLayout layout;
-        EmbeddingGraph tensors;  ///< without the graph's nodes, which the program has
-        std::unique_ptr<graph::Program> program;
-    };
-    static constexpr std::size_t kKeptPrograms = 6;
+    using Programs = RecentPrograms<models::EncoderLayout, EmbeddingGraph>;
 
     Result<void> check(std::span<const EncoderText> texts) const;
-    Result<Prepared*> prepare(const models::EncoderLayout& layout);
-    Result<void> run_batch(Prepared& prepared, std::span<const EncoderText> texts, std::span<const std::size_t> chosen,
-                           std::vector<std::vector<float>>& results);
+    Result<void> run_batch(const Programs::Prepared& prepared, std::span<const EncoderText> texts,
+                           std::span<const std::size_t> chosen, std::vector<std::vector<float>>& results);
 
     graph::Backend* backend_;
     const models::Encoder* encoder_;
     EncoderHead head_;
     EncoderSessionOptions options_;
-    std::shared_ptr<graph::TensorStore> weights_, states_;
-    std::list<Prepared> prepared_;  ///< the last used first
+    Programs programs_;
 };
 
 }  // namespace vkformer::decoding

@@ -80,4 +80,46 @@ Result<StepLogProbs> read_log_probs(const LogProbTensors& tensors, Records& reco
     return found;
 }
 
+void GivenLogProbs::add_reads(std::vector<Read>& reads) const {
+    const std::uint64_t others = positions * likeliest;
+    reads.push_back({scores, 0, positions});
+    reads.push_back({tokens, 0, others});
+    reads.push_back({values, 0, others});
+}
+
+Result<GivenLogProbs> add_given_log_probs(graph::Graph& graph, Value logits, std::uint32_t likeliest) {
+    const Shape shape = graph.shape(logits);
+    GivenLogProbs given = {.positions = shape[0], .vocab = shape[1], .likeliest = likeliest};
+    VKFORMER_TRY(const Value log_probs, graph::log_softmax(graph, logits));
+    VKFORMER_TRY(given.places, graph.input("places", DType::i32, {given.positions}));
+    // A table of all of them, one a row, of which those are looked up that are asked for.
+    VKFORMER_TRY(const Value table, graph.reshape(log_probs, {shape.element_count(), 1}));
+    VKFORMER_TRY(given.scores, graph::embedding(graph, given.places, table));
+    graph.mark_output(given.scores);
+    if (likeliest == 0) return given;
+    VKFORMER_TRY(const auto best, graph::top_k(graph, log_probs, likeliest));
+    given.tokens = best.indices;
+    given.values = best.values;
+    graph.mark_output(given.tokens);
+    graph.mark_output(given.values);
+    return given;
+}
+
+std::uint32_t most_given(std::uint64_t vocab) noexcept {
+    constexpr std::uint64_t kMostNumbers = 1 << 24;  // 64 MiB
+    const auto most = static_cast<std::uint32_t>(std::bit_floor(std::max<std::uint64_t>(kMostNumbers / vocab, 1)));
+    return std::max(most, 16u);
+}
+
+StepLogProbs given_log_probs(const GivenLogProbs& given, std::span<const std::int32_t> scores,
+                             std::span<const std::int32_t> tokens, std::span<const std::int32_t> values,
+                             std::size_t position, std::int32_t token, std::uint32_t asked) {
+    StepLogProbs found = {.chosen = {token, std::bit_cast<float>(scores[position])}, .likeliest = {}};
+    for (std::size_t i = 0; i < std::min(asked, given.likeliest); ++i) {
+        const std::size_t word = position * given.likeliest + i;
+        found.likeliest.push_back({tokens[word], std::bit_cast<float>(values[word])});
+    }
+    return found;
+}
+
 }  // namespace vkformer::decoding

@@ -56,4 +56,28 @@ struct LogProbPlace {
 Result<StepLogProbs> read_log_probs(const LogProbTensors& tensors, Records& records, const LogProbPlace& place,
                                     std::int32_t token, std::uint32_t asked);
 
+/// Log-probabilities of tokens that are given, behind whole passes.
+struct GivenLogProbs {
+    graph::Value places;  ///< input i32 [positions]: p · vocab + the token behind position p, as place() has it
+    graph::Value scores;  ///< output f32 [positions, 1]
+    // Absent where no likeliest are asked for, outputs [positions, likeliest]:
+    graph::Value tokens;  ///< i32
+    graph::Value values;  ///< f32
+    std::uint64_t positions = 0, vocab = 0;
+    std::uint32_t likeliest = 0;
+
+    std::int32_t place(std::size_t position, std::int32_t token) const noexcept {
+        return static_cast<std::int32_t>(position * vocab) + token;
+    }
+    void add_reads(std::vector<Read>& reads) const;
+};
+/// Of logits f32 [positions, vocab].
+Result<GivenLogProbs> add_given_log_probs(graph::Graph& graph, graph::Value logits, std::uint32_t likeliest);
+/// Positions that a pass has at most, 16 at least: each has the log-probabilities of the whole vocabulary.
+std::uint32_t most_given(std::uint64_t vocab) noexcept;
+/// What add_reads has read: of the token that was given behind `position`, with `asked` of the likeliest there.
+StepLogProbs given_log_probs(const GivenLogProbs& given, std::span<const std::int32_t> scores,
+                             std::span<const std::int32_t> tokens, std::span<const std::int32_t> values,
+                             std::size_t position, std::int32_t token, std::uint32_t asked);
+
 }  // namespace vkformer::decoding

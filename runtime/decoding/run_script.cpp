@@ -28,12 +28,7 @@ public:
         const Read read = script_.reads(step)[index];
         auto [found, is_new] = known_.try_emplace(read.tensor.id);
         if (is_new) {
-            if (is_real(program_.plan().graph.dtype(read.tensor))) {
-                VKFORMER_TRY(const auto floats, read_tensor<float>(program_, read.tensor));
-                for (const float value : floats) found->second.push_back(std::bit_cast<std::int32_t>(value));
-            } else {
-                VKFORMER_TRY(found->second, read_ints(program_, read.tensor));
-            }
+            VKFORMER_TRY(found->second, read_words(program_, read.tensor));
         }
         return std::span<const std::int32_t>(found->second).subspan(read.first, read.count);
     }

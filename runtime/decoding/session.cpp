@@ -30,7 +30,7 @@ Hypothesis from_start(std::int32_t start, std::span<const std::int32_t> prefix, 
 }  // namespace
 
 Result<Session> Session::create(graph::Backend& backend, const models::EncoderDecoder& model,
-                                const SessionOptions& options) {
+                                const SessionOptions& options, std::shared_ptr<graph::TensorStore> weights) {
     if (options.batch == 0) return Error{ErrorCode::InvalidArgument, "the batch must hold at least one sequence"};
     VKFORMER_CHECK(check_generation(model, options.generation));
     if (options.hypotheses == 0 || options.hypotheses > options.generation.beams)
@@ -38,7 +38,8 @@ Result<Session> Session::create(graph::Backend& backend, const models::EncoderDe
                      std::to_string(options.hypotheses) + " hypotheses are asked for, a search with " +
                          std::to_string(options.generation.beams) +
                          (options.generation.beams == 1 ? " beam" : " beams") + " has 1 to as many"};
-    return Session(backend, model, options);
+    if (!weights) weights = backend.make_store();
+    return Session(backend, model, options, std::move(weights));
 }
 
 Result<void> Session::check(std::span<const Source> sources) const {

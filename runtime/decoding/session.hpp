@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "decoding/encoder_decoder_script.hpp"
@@ -37,9 +38,10 @@ struct Hypothesis {
 /// the session.
 class Session {
 public:
-    /// Errors: InvalidArgument (what the generation config asks does not fit the model).
+    /// Takes the weights of another session with the model, or none. Errors: InvalidArgument (what the generation config asks does not fit
+    /// the model).
     static Result<Session> create(graph::Backend& backend, const models::EncoderDecoder& model,
-                                  const SessionOptions& options);
+                                  const SessionOptions& options, std::shared_ptr<graph::TensorStore> weights = {});
 
     using Progress = std::function<void(std::size_t done, std::size_t total)>;
 
@@ -51,8 +53,9 @@ public:
     const SessionOptions& options() const noexcept { return options_; }
 
 private:
-    Session(graph::Backend& backend, const models::EncoderDecoder& model, const SessionOptions& options)
-        : backend_(&backend), model_(&model), options_(options), stores_(backend) {}
+    Session(graph::Backend& backend, const models::EncoderDecoder& model, const SessionOptions& options,
+            std::shared_ptr<graph::TensorStore> weights)
+        : backend_(&backend), model_(&model), options_(options), stores_(backend, std::move(weights)) {}
     EncoderDecoderScript& script(std::uint32_t source_len, bool masked);
     Result<void> check(std::span<const Source> sources) const;
 

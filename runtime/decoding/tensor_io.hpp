@@ -2,6 +2,8 @@
 /// Reading and writing whole tensors of a program, as the sessions do.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -20,6 +22,15 @@ Result<std::vector<T>> read_tensor(graph::Program& program, graph::Value tensor)
 
 inline Result<std::vector<std::int32_t>> read_ints(graph::Program& program, graph::Value tensor) {
     return read_tensor<std::int32_t>(program, tensor);
+}
+
+/// Floats as their bits.
+inline Result<std::vector<std::int32_t>> read_words(graph::Program& program, graph::Value tensor) {
+    if (!is_real(program.plan().graph.dtype(tensor))) return read_ints(program, tensor);
+    VKFORMER_TRY(const auto floats, read_tensor<float>(program, tensor));
+    std::vector<std::int32_t> words(floats.size());
+    std::ranges::transform(floats, words.begin(), [](float value) { return std::bit_cast<std::int32_t>(value); });
+    return words;
 }
 
 inline Result<void> write_ints(graph::Program& program, graph::Value tensor, std::span<const std::int32_t> values) {

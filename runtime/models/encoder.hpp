@@ -44,6 +44,7 @@ struct EncoderLayout {
     std::uint32_t len = 1;     ///< tokens of each, padding included
     DType dtype = DType::f32;  ///< of weights and activations: f32 or f16
     bool token_types = false;  ///< an input has the type of each token; else all are of type 0
+    friend bool operator==(const EncoderLayout&, const EncoderLayout&) = default;
 };
 
 /// The tensors by which the host talks to an encoder.

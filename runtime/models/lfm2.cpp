@@ -29,7 +29,7 @@ Result<std::uint32_t> read_intermediate_size(const Config& config) {
 }
 
 /// The experts of LFM2-MoE: chosen by their sigmoid and a bias, which does not count in their weights.
-Result<void> read_routing(const Config& config, DecoderConfig& c) {
+Result<void> read_lfm2_routing(const Config& config, DecoderConfig& c) {
     VKFORMER_CHECK(read_expert_counts(config, 32, 4, c));
     const formats::Expect<std::uint32_t> width = {.fallback = 1792, .min = 1, .max = 1u << 20};
     VKFORMER_TRY(c.experts.intermediate_size, config.unsigned_integer("moe_intermediate_size", width));
@@ -109,7 +109,7 @@ Result<DecoderParts> load_lfm2(const Config& config, const formats::Weights& wei
     VKFORMER_TRY(c, read_sizes(config, {.positions = 128000, .kv_heads = 8, .intermediate_size = usual_size}));
     bool expert_bias = false;
     if (is_mixture) {
-        VKFORMER_CHECK(read_routing(config, c));
+        VKFORMER_CHECK(read_lfm2_routing(config, c));
         VKFORMER_TRY(expert_bias, config.boolean("use_expert_bias", true));
     } else {
         VKFORMER_TRY(c.intermediate_size, read_intermediate_size(config));

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/try.hpp"
+#include "graph/builders/constant.hpp"
 #include "models/weight_reader.hpp"
 
 namespace vkformer::models {
@@ -78,10 +79,6 @@ Result<void> check_combination(const RecurrentSeq2SeqConfig& c, const Config& co
 TensorData owned(std::vector<float> values, Shape shape) {
     const auto owner = std::make_shared<const std::vector<float>>(std::move(values));
     return {.dtype = DType::f32, .shape = shape, .bytes = std::as_bytes(std::span(*owner)), .owner = owner};
-}
-TensorData owned(std::vector<std::int32_t> values, Shape shape) {
-    const auto owner = std::make_shared<const std::vector<std::int32_t>>(std::move(values));
-    return {.dtype = DType::i32, .shape = shape, .bytes = std::as_bytes(std::span(*owner)), .owner = owner};
 }
 
 /// "encoder.rnn.weight_ih_l0_reverse": PyTorch's name.
@@ -472,7 +469,7 @@ public:
     }
 
     Result<Value> constant(const std::string& name, std::vector<std::int32_t> values, Shape shape) {
-        return graph_.weight(name, owned(std::move(values), shape), DType::i32);
+        return graph::constant(graph_, name, std::move(shape), std::move(values));
     }
 
 private:

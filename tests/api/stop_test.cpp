@@ -92,6 +92,22 @@ TEST_CASE("a generation stops where it is told to, with and without beams", "[ap
     });
 }
 
+TEST_CASE("scores of texts stop where they are told to", "[api][stop][score]") {
+    const std::string device = GENERATE(from_range(device_names()));
+    CAPTURE(device);
+    Stopper stopper;
+    Generator generator =
+        must(Generator::load(goldens_dir() / "decoder_text", stoppable<GeneratorOptions>(device, stopper)));
+    std::vector<std::vector<std::int32_t>> texts(20, std::vector<std::int32_t>(90, 7));  // more than one chunk has
+    check_stops(stopper, 4, [&]() -> Result<std::vector<double>> {
+        const auto scores = generator.score_tokens(texts);
+        if (!scores) return scores.error();
+        std::vector<double> found;
+        for (const TextScores& one : *scores) found.push_back(one.sum());
+        return found;
+    });
+}
+
 TEST_CASE("vectors of texts and of images stop where they are told to", "[api][stop]") {
     const std::string device = GENERATE(from_range(device_names()));
     CAPTURE(device);

@@ -16,6 +16,7 @@ namespace vkformer::tests {
 namespace {
 
 using decoding::DecoderSession;
+using decoding::DecoderSessionOptions;
 using decoding::FinishReason;
 using decoding::Request;
 

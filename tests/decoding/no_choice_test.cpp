@@ -11,7 +11,9 @@
 #include "decoding/beam_session.hpp"
 #include "decoding/decoder_session.hpp"
 #include "decoding/run_script.hpp"
+#include "decoding/score_session.hpp"
 #include "decoding/session.hpp"
+#include "decoding/target_scorer.hpp"
 #include "models/changed_golden.hpp"
 #include "models/decoder_case.hpp"
 #include "models/seq2seq_loading.hpp"
@@ -169,6 +171,10 @@ TEST_CASE("a sequence without numbers spoils no other, beside it or behind it", 
     while (!script.is_idle()) must(decoding::run_job(script, *must(script.next(3)), backend, stores));
     CHECK(ended[7].failure);
     CHECK_FALSE(ended[8].failure);
+    auto scores = must(decoding::ScoreSession::create(backend, model, {.rows = rows, .context = 40}, {}));
+    check_refused(scores->run({{.tokens = good.prompt}, {.tokens = bad.prompt, .text = 3}}, 0), ErrorCode::NotANumber,
+                  "text 4: the model gave no numbers");
+    CHECK(must(scores->run({{.tokens = good.prompt}}, 0))[0].size() + 1 == good.prompt.size());
 }
 
 TEST_CASE("a row that runs on in vain beyond its context serves the next sequence", "[decoding]") {
@@ -212,6 +218,9 @@ TEST_CASE("a translation without numbers is an error", "[decoding][no_choice]") 
     const std::vector<std::int32_t> source = {3, 4, 5};
     const decoding::Source sources[] = {{.tokens = source}};
     check_refused(session.generate(sources), ErrorCode::NotANumber, kNoNumbers);
+    decoding::TargetScorer scorer(backend, *model, DType::f32, models::WeightFormat::as_filed, backend.make_store());
+    const decoding::ScoredTarget given = {.source = source, .target = source};
+    check_refused(scorer.run({&given, 1}, 2), ErrorCode::NotANumber, "text 1: the model gave no numbers");
 }
 
 #ifdef VKFORMER_CLI
