@@ -70,6 +70,22 @@ std::vector<Image> images_of(const std::vector<Pixels>& pixels) {
 
 Bytes pixels_of(const Image& image) { return owned(image.rgb, {image.height, image.width, std::size_t{3}}); }
 
+nb::list log_probs(std::span<const StepLogProbs> steps) {
+    nb::list all;
+    for (const StepLogProbs& step : steps) {
+        nb::list likeliest;
+        for (const auto& [token, log_prob] : step.likeliest) likeliest.append(nb::make_tuple(token, log_prob));
+        all.append(nb::make_tuple(step.chosen.token, step.chosen.log_prob, likeliest));
+    }
+    return all;
+}
+
+nb::list scores(const std::vector<TextScores>& texts) {
+    nb::list all;
+    for (const TextScores& one : texts) all.append(nb::make_tuple(one.tokens, log_probs(one.log_probs)));
+    return all;
+}
+
 nb::tuple embeddings(const std::vector<Embedding>& found, std::size_t width) {
     std::vector<std::span<const float>> vectors;
     std::vector<std::size_t> tokens, cut;

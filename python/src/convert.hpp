@@ -21,6 +21,7 @@
 #include "vkformer/attention_weights.hpp"
 #include "vkformer/embedder.hpp"
 #include "vkformer/image.hpp"
+#include "vkformer/log_probs.hpp"
 #include "vkformer/precision.hpp"
 #include "vkformer/weight_storage.hpp"
 
@@ -54,6 +55,11 @@ Bytes pixels_of(const Image& image);
 nb::tuple embeddings(const std::vector<Embedding>& found, std::size_t width);
 /// on_progress(done, total); None: nobody is told. Lives no longer than both.
 Embedder::Progress progress_of(Watch& watch, const nb::object& on_progress);
+
+/// (token, log-probability, [(token, log-probability) of the likeliest]) of each.
+nb::list log_probs(std::span<const StepLogProbs> steps);
+/// (tokens, log_probs) of each.
+nb::list scores(const std::vector<TextScores>& texts);
 
 /// (kind, layer, weights [heads, queries, keys]) of each.
 nb::list attention(std::vector<AttentionWeights> layers);

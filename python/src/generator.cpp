@@ -13,17 +13,9 @@ namespace {
 using HeldGenerator = Held<Generator>;
 using Tokens = std::vector<std::int32_t>;
 
-nb::tuple step_of(const StepLogProbs& step) {
-    nb::list likeliest;
-    for (const auto& [token, log_prob] : step.likeliest) likeliest.append(nb::make_tuple(token, log_prob));
-    return nb::make_tuple(step.chosen.token, step.chosen.log_prob, likeliest);
-}
-
 nb::tuple result_of(const Generation& g) {
-    nb::list steps;
-    for (const StepLogProbs& step : g.log_probs) steps.append(step_of(step));
     return nb::make_tuple(text(g.text), g.tokens, text(to_string(g.finish)), g.prompt_tokens, g.reused_tokens, g.score,
-                          steps);
+                          log_probs(g.log_probs));
 }
 
 nb::list results_of(const std::vector<Generation>& generations) {
@@ -68,6 +60,18 @@ std::vector<Adapter> adapters_of(const nb::list& given) {
     return adapters;
 }
 
+/// Names and scales.
+std::map<std::string, float> scales_of(const nb::list& given) {
+    std::map<std::string, float> scales;
+    for (const nb::handle one : given)
+        scales[text_of(nb::cast<nb::str>(one[0]))] = static_cast<float>(nb::cast<double>(one[1]));
+    return scales;
+}
+
+ScoreOptions score_options_of(std::uint32_t likeliest, std::uint32_t stride, const nb::list& adapters) {
+    return {.likeliest = likeliest, .stride = stride, .adapters = scales_of(adapters)};
+}
+
 void bind_options(nb::module_& module) {
     nb::class_<Sampling>(module, "Sampling")
         .def(nb::init<>())
@@ -106,11 +110,7 @@ void bind_options(nb::module_& module) {
                 for (const auto& [name, scale] : o.adapters) all.append(nb::make_tuple(text(name), scale));
                 return all;
             },
-            [](GenerateOptions& o, const nb::list& all) {
-                o.adapters.clear();
-                for (const nb::handle one : all)
-                    o.adapters[text_of(nb::cast<nb::str>(one[0]))] = static_cast<float>(nb::cast<double>(one[1]));
-            });
+            [](GenerateOptions& o, const nb::list& all) { o.adapters = scales_of(all); });
 }
 
 }  // namespace
@@ -164,6 +164,27 @@ void bind_generator(nb::module_& module) {
                 return results_of(self.run(&stop, [&](Generator& g) { return only(g.chat(messages, options, told)); }));
             },
             nb::arg("messages"), nb::arg("options"), nb::arg("on_text").none(), nb::arg("stop"))
+        .def(
+            "score",
+            [](HeldGenerator& self, const nb::list& given, std::uint32_t likeliest, std::uint32_t stride,
+               const nb::list& adapters, const nb::object& on_progress, const Stop& stop) {
+                const auto texts = texts_of(given);
+                const ScoreOptions options = score_options_of(likeliest, stride, adapters);
+                const auto progress = progress_of(self.watch(), on_progress);
+                return scores(self.run(&stop, [&](Generator& g) { return g.score(texts, options, progress); }));
+            },
+            nb::arg("texts"), nb::arg("likeliest"), nb::arg("stride"), nb::arg("adapters"),
+            nb::arg("on_progress").none(), nb::arg("stop"))
+        .def(
+            "score_tokens",
+            [](HeldGenerator& self, const std::vector<Tokens>& texts, std::uint32_t likeliest, std::uint32_t stride,
+               const nb::list& adapters, const nb::object& on_progress, const Stop& stop) {
+                const ScoreOptions options = score_options_of(likeliest, stride, adapters);
+                const auto progress = progress_of(self.watch(), on_progress);
+                return scores(self.run(&stop, [&](Generator& g) { return g.score_tokens(texts, options, progress); }));
+            },
+            nb::arg("texts"), nb::arg("likeliest"), nb::arg("stride"), nb::arg("adapters"),
+            nb::arg("on_progress").none(), nb::arg("stop"))
         .def("tokenize",
              [](HeldGenerator& self, const nb::str& given) { return value_of(self.model().tokenize(text_of(given))); })
         .def("tokenize_chat",

@@ -50,6 +50,30 @@ void bind_translator(nb::module_& module) {
                 return results;
             },
             nb::arg("texts"), nb::arg("prefixes"), nb::arg("on_progress").none(), nb::arg("stop"))
+        .def(
+            "score",
+            [](HeldTranslator& self, const nb::list& given, const nb::list& translations, std::uint32_t likeliest,
+               const nb::object& on_progress, const Stop& stop) {
+                std::vector<TranslatedText> pairs;
+                for (std::string& text : texts_of(given)) pairs.push_back({.text = std::move(text), .translation = {}});
+                const auto targets = texts_of(translations);
+                for (std::size_t i = 0; i < targets.size(); ++i) pairs.at(i).translation = targets[i];
+                const auto progress = progress_of(self.watch(), on_progress);
+                return scores(self.run(&stop, [&](Translator& t) { return t.score(pairs, likeliest, progress); }));
+            },
+            nb::arg("texts"), nb::arg("translations"), nb::arg("likeliest"), nb::arg("on_progress").none(),
+            nb::arg("stop"))
+        .def("alternatives",
+             [](HeldTranslator& self, const nb::str& given, const nb::str& prefix, std::uint32_t count,
+                const Stop& stop) {
+                 const PrefixedText text = {.text = text_of(given), .prefix = text_of(prefix)};
+                 auto found = self.run(&stop, [&](Translator& t) { return t.alternatives(text, count); });
+                 nb::list results;
+                 for (Alternative& one : found)
+                     results.append(nb::make_tuple(one.next.token, one.next.log_prob, python::text(one.piece),
+                                                   result_of(std::move(one.translation))));
+                 return results;
+             })
         .def("attention",
              [](HeldTranslator& self, const nb::str& given, const Stop& stop) {
                  const std::string source = text_of(given);

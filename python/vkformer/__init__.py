@@ -31,11 +31,12 @@ from ._errors import (
     UnsupportedDtypeError,
     VulkanError,
 )
-from ._generator import Chat, GenerateArguments, Generator, Message
+from ._generator import Chat, GenerateArguments, Generator, Message, ScoreArguments
 from ._graph import Graph, Node, Quantized, Tensor, quantize
 from ._images import ImageClassifier, ImageEmbedder, decode_image, load_image
 from ._model import CommonArguments, Model
 from ._results import (
+    Alternative,
     AttentionMaps,
     AttentionWeights,
     Device,
@@ -46,6 +47,7 @@ from ._results import (
     Ranked,
     Segment,
     StepLogProbs,
+    TextScores,
     Transcription,
     Translation,
     Word,
@@ -66,6 +68,7 @@ def devices() -> list[Device]:
 
 
 __all__ = [
+    "Alternative",
     "AsyncTextStream",
     "AttentionMaps",
     "AttentionWeights",
@@ -101,9 +104,11 @@ __all__ = [
     "Quantized",
     "Ranked",
     "Reranker",
+    "ScoreArguments",
     "Segment",
     "ShapeMismatchError",
     "StepLogProbs",
+    "TextScores",
     "Tensor",
     "TextStream",
     "Transcriber",

@@ -6,8 +6,8 @@ from typing import Any, Literal, SupportsFloat, SupportsIndex, TypedDict, Unpack
 
 from . import _core, _inputs
 from ._inputs import Dtype, Path
-from ._model import CommonArguments, Model
-from ._results import Generation, GenerationTimings, StepLogProbs
+from ._model import CommonArguments, Model, Progress
+from ._results import Generation, GenerationTimings, StepLogProbs, TextScores, text_scores
 from ._streams import AsyncTextStream, OnText, TextStream, Work
 
 #: A turn of a conversation: {"role": "user", "content": "…"} or ("user", "…").
@@ -67,6 +67,23 @@ class GenerateArguments(TypedDict, total=False):
     regex: str
     choice: Iterable[str]
     adapters: str | Iterable[str] | Mapping[str, SupportsFloat]
+
+
+class ScoreArguments(TypedDict, total=False):
+    """Keyword arguments of ``Generator.score``.
+
+    likeliest: in each place so many of the likeliest tokens, 0 to 20.
+    stride: where it is not 0, a text longer than the context is read in windows of the context, each so many tokens behind
+        the one before, and a token's probability is that in the first window that has it: at least context − stride tokens
+        are before it. Where the tokenizer puts a token before every text, each window begins with it.
+    adapters: as of GenerateArguments.
+    on_progress: ``on_progress(done, total)`` counts texts, or windows of them.
+    """
+
+    likeliest: SupportsIndex
+    stride: SupportsIndex
+    adapters: str | Iterable[str] | Mapping[str, SupportsFloat]
+    on_progress: Progress | None
 
 
 _SAMPLING_REALS = (
@@ -293,6 +310,51 @@ class Generator(Model[_core.Generator]):
         """``chat``, as it comes, for ``async for``."""
         return AsyncTextStream(self, self._chat_work(messages, arguments))
 
+    @overload
+    def score(self, texts: str, **arguments: Unpack[ScoreArguments]) -> TextScores: ...  # type: ignore[overload-overlap]
+    @overload
+    def score(self, texts: Iterable[str], **arguments: Unpack[ScoreArguments]) -> list[TextScores]: ...
+    def score(self, texts: str | Iterable[str], **arguments: Unpack[ScoreArguments]) -> TextScores | list[TextScores]:
+        """How likely the model finds a text: TextScores, or a list of them for several, in order.
+
+        Keyword arguments: vkformer.ScoreArguments. Texts are read together, in caches of their own.
+        Raises: InvalidArgumentError (a text without tokens, one longer than the context and no stride; says which),
+        NotANumberError, MissingFileError (no tokenizer), DeviceLostError, VulkanError, MemoryError.
+        """
+        given = [texts] if isinstance(texts, str) else _inputs.texts(texts, "texts")
+        asked = _score_arguments(arguments)
+        found = text_scores(self._run(lambda stop: self._core.score(given, *asked, stop)))
+        return found[0] if isinstance(texts, str) else found
+
+    @overload
+    async def score_async(self, texts: str, **arguments: Unpack[ScoreArguments]) -> TextScores: ...  # type: ignore[overload-overlap]
+    @overload
+    async def score_async(self, texts: Iterable[str], **arguments: Unpack[ScoreArguments]) -> list[TextScores]: ...
+    async def score_async(
+        self, texts: str | Iterable[str], **arguments: Unpack[ScoreArguments]
+    ) -> TextScores | list[TextScores]:
+        """``score`` in another thread."""
+        given = [texts] if isinstance(texts, str) else _inputs.texts(texts, "texts")
+        asked = _score_arguments(arguments)
+        found = text_scores(await self._run_async(lambda stop: self._core.score(given, *asked, stop)))
+        return found[0] if isinstance(texts, str) else found
+
+    def score_tokens(
+        self, texts: Iterable[Iterable[SupportsIndex]], **arguments: Unpack[ScoreArguments]
+    ) -> list[TextScores]:
+        """``score`` for texts that are token ids: no window begins with a token that was not given."""
+        given = [_inputs.tokens(text, f"texts[{i}]") for i, text in enumerate(texts)]
+        asked = _score_arguments(arguments)
+        return text_scores(self._run(lambda stop: self._core.score_tokens(given, *asked, stop)))
+
+    async def score_tokens_async(
+        self, texts: Iterable[Iterable[SupportsIndex]], **arguments: Unpack[ScoreArguments]
+    ) -> list[TextScores]:
+        """``score_tokens`` in another thread."""
+        given = [_inputs.tokens(text, f"texts[{i}]") for i, text in enumerate(texts)]
+        asked = _score_arguments(arguments)
+        return text_scores(await self._run_async(lambda stop: self._core.score_tokens(given, *asked, stop)))
+
     def tokenize(self, text: str) -> list[int]:
         """Text to ids, the tokenizer's special tokens included."""
         _inputs.text(text, "the text")
@@ -455,6 +517,20 @@ class _Turn:
 
 def _token_prompts(prompts: Iterable[Iterable[SupportsIndex]]) -> list[list[int]]:
     return [_inputs.tokens(prompt, f"prompts[{i}]") for i, prompt in enumerate(prompts)]
+
+
+def _score_arguments(arguments: Mapping[str, Any]) -> tuple[int, int, list[tuple[str, float]], Progress | None]:
+    asked: dict[str, Any] = {"likeliest": 0, "stride": 0, "adapters": (), "on_progress": None}
+    for name, value in arguments.items():
+        if name not in asked:
+            raise TypeError(f"unexpected keyword argument {name!r}")
+        asked[name] = value
+    return (
+        _inputs.uint(asked["likeliest"], "likeliest"),
+        _inputs.uint(asked["stride"], "stride"),
+        _adapters(asked["adapters"]),
+        asked["on_progress"],
+    )
 
 
 def _generations(found: list[Any]) -> list[Generation]:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """What calls give. Results of one text print as that text."""
 
+import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -150,6 +151,47 @@ class StepLogProbs:
     log_prob: float
     likeliest: list[tuple[int, float]]
     """Tokens and their log-probabilities, in falling order."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextScores:
+    """How likely a model finds a text that is given."""
+
+    tokens: list[int]
+    """As the model reads or writes them, special ones included."""
+    log_probs: list[StepLogProbs]
+    """Of each of ``tokens`` but the first, before which there is nothing: ``token`` is that one."""
+
+    @property
+    def log_prob(self) -> float:
+        """Σ log p, of the text as a whole."""
+        return math.fsum(step.log_prob for step in self.log_probs)
+
+    @property
+    def perplexity(self) -> float:
+        """exp(−Σ log p / n) of the n tokens that have a probability; NaN of none."""
+        return math.exp(-self.log_prob / len(self.log_probs)) if self.log_probs else math.nan
+
+
+def text_scores(found: list[Any]) -> list[TextScores]:
+    """Of what the extension gives."""
+    return [TextScores(tokens, [StepLogProbs(*step) for step in steps]) for tokens, steps in found]
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """One way to go on at a place of a translation."""
+
+    token: int
+    log_prob: float
+    """Of the token in that place, before all rules."""
+    piece: str
+    """The token as the tokenizer spells it."""
+    translation: Translation
+    """With that token; its score, of a beam search, is of what was generated behind it."""
+
+    def __str__(self) -> str:
+        return self.translation.text
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from typing import Any, Literal, SupportsIndex, Unpack, overload
 from . import _core, _inputs
 from ._inputs import Dtype, Path
 from ._model import CommonArguments, Model, Progress
-from ._results import AttentionMaps, AttentionWeights, Translation
+from ._results import Alternative, AttentionMaps, AttentionWeights, TextScores, Translation, text_scores
 
 
 class Translator(Model[_core.Translator]):
@@ -105,6 +105,86 @@ class Translator(Model[_core.Translator]):
         found = await self._run_async(lambda stop: self._core.translate(given, begun, on_progress, stop))
         return _results(found, isinstance(texts, str))
 
+    @overload
+    def score(  # type: ignore[overload-overlap]
+        self, texts: str, translations: str, *, likeliest: SupportsIndex = 0, on_progress: Progress | None = None
+    ) -> TextScores: ...
+    @overload
+    def score(
+        self,
+        texts: str | Iterable[str],
+        translations: Iterable[str],
+        *,
+        likeliest: SupportsIndex = 0,
+        on_progress: Progress | None = None,
+    ) -> list[TextScores]: ...
+    def score(
+        self,
+        texts: str | Iterable[str],
+        translations: str | Iterable[str],
+        *,
+        likeliest: SupportsIndex = 0,
+        on_progress: Progress | None = None,
+    ) -> TextScores | list[TextScores]:
+        """How likely the model finds a translation: TextScores, or a list of them for several, in order.
+
+        One text may have several translations. ``tokens`` are what ``translate`` would give, the start token first and
+        the end token last; ``log_probs`` are of all but the first, with so many of the ``likeliest`` in each place, at
+        most 20. Translations of like length go through the model together, in one pass.
+        Raises: InvalidArgumentError (a blank text, more tokens than the model takes, a translation that it cannot write;
+        says which), ValueError (not as many translations as texts), NotANumberError, and as ``translate``.
+        """
+        given, targets = _pairs(texts, translations)
+        most = _inputs.uint(likeliest, "likeliest")
+        found = self._run(lambda stop: self._core.score(given, targets, most, on_progress, stop))
+        return text_scores(found)[0] if isinstance(translations, str) else text_scores(found)
+
+    @overload
+    async def score_async(  # type: ignore[overload-overlap]
+        self, texts: str, translations: str, *, likeliest: SupportsIndex = 0, on_progress: Progress | None = None
+    ) -> TextScores: ...
+    @overload
+    async def score_async(
+        self,
+        texts: str | Iterable[str],
+        translations: Iterable[str],
+        *,
+        likeliest: SupportsIndex = 0,
+        on_progress: Progress | None = None,
+    ) -> list[TextScores]: ...
+    async def score_async(
+        self,
+        texts: str | Iterable[str],
+        translations: str | Iterable[str],
+        *,
+        likeliest: SupportsIndex = 0,
+        on_progress: Progress | None = None,
+    ) -> TextScores | list[TextScores]:
+        """``score`` in another thread."""
+        given, targets = _pairs(texts, translations)
+        most = _inputs.uint(likeliest, "likeliest")
+        found = await self._run_async(lambda stop: self._core.score(given, targets, most, on_progress, stop))
+        return text_scores(found)[0] if isinstance(translations, str) else text_scores(found)
+
+    def alternatives(self, text: str, prefix: str = "", *, count: SupportsIndex = 5) -> list[Alternative]:
+        """What a translation might go on with behind ``prefix``: a translation for each of the ``count`` likeliest next
+        tokens, 1 to 20, the likeliest first.
+
+        An end token may be one; fewer come back where the model's files forbid some.
+        Raises: InvalidArgumentError (a blank text, another count), UnsupportedConfigError, and as ``translate``.
+        """
+        _inputs.text(text, "the text")
+        _inputs.text(prefix, "prefix")
+        most = _inputs.uint(count, "count")
+        return _alternatives(self._run(lambda stop: self._core.alternatives(text, prefix, most, stop)))
+
+    async def alternatives_async(self, text: str, prefix: str = "", *, count: SupportsIndex = 5) -> list[Alternative]:
+        """``alternatives`` in another thread."""
+        _inputs.text(text, "the text")
+        _inputs.text(prefix, "prefix")
+        most = _inputs.uint(count, "count")
+        return _alternatives(await self._run_async(lambda stop: self._core.alternatives(text, prefix, most, stop)))
+
     def attention(self, text: str) -> AttentionMaps:
         """Translates a text and, in a second pass, keeps what every head looked at. A blank text is a ValueError."""
         _inputs.text(text, "the text")
@@ -126,6 +206,18 @@ def _prefixes(prefixes: str | Iterable[str], count: int) -> list[str]:
     if len(given) != count:
         raise ValueError(f"there are {len(given)} prefixes for {count} texts")
     return given
+
+
+def _pairs(texts: str | Iterable[str], translations: str | Iterable[str]) -> tuple[list[str], list[str]]:
+    targets = [translations] if isinstance(translations, str) else _inputs.texts(translations, "translations")
+    given = [texts] * len(targets) if isinstance(texts, str) else _inputs.texts(texts, "texts")
+    if len(given) != len(targets):
+        raise ValueError(f"there are {len(targets)} translations for {len(given)} texts")
+    return given, targets
+
+
+def _alternatives(found: list[Any]) -> list[Alternative]:
+    return [Alternative(*fields, _result(*translation)) for *fields, translation in found]
 
 
 def _results(found: list[Any], is_one: bool) -> Translation | list[Translation]:

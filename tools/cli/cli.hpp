@@ -92,6 +92,7 @@ void add_translate(CLI::App& app, Action& action);
 void add_transcribe(CLI::App& app, Action& action);
 void add_embed(CLI::App& app, Action& action);
 void add_rerank(CLI::App& app, Action& action);
+void add_score(CLI::App& app, Action& action);
 void add_classify(CLI::App& app, Action& action);
 void add_forward(CLI::App& app, Action& action);
 void add_validate(CLI::App& app, Action& action);

@@ -11,6 +11,7 @@
 #include "core/try.hpp"
 #include "generator.hpp"
 #include "line_reader.hpp"
+#include "log_probs_json.hpp"
 #include "vectors.hpp"
 
 namespace vkformer::cli {
@@ -68,7 +69,7 @@ Result<Prompts> prompts_of(const Generator& generator, const GenerateCommand& co
     }
     std::vector<std::string> texts = command.prompts;
     if (texts.empty() && prompts.tokens.empty()) {
-        VKFORMER_TRY(auto text, read_standard_input());
+        VKFORMER_TRY(auto text, read_text("-"));
         texts.push_back(std::move(text));
     }
     for (std::string& text : texts) {
@@ -77,16 +78,6 @@ Result<Prompts> prompts_of(const Generator& generator, const GenerateCommand& co
         prompts.texts.push_back(std::move(text));
     }
     return prompts;
-}
-
-/// −∞, for what is impossible, is null.
-json as_json(const TokenLogProb& one) { return {{"token", one.token}, {"log_prob", one.log_prob}}; }
-
-json as_json(const StepLogProbs& step) {
-    json told = as_json(step.chosen);
-    told["likeliest"] = json::array();
-    for (const TokenLogProb& other : step.likeliest) told["likeliest"].push_back(as_json(other));
-    return told;
 }
 
 /// What was held back until the end is text without a token; there is no text without a tokenizer.
@@ -106,7 +97,7 @@ json as_json(const Generator& generator, std::size_t index, const Generation& ge
                 {"reused_tokens", generation.reused_tokens}};
     if (generator.has_tokenizer()) end["text"] = generation.text;
     if (generation.score) end["score"] = *generation.score;
-    for (const StepLogProbs& step : generation.log_probs) end["log_probs"].push_back(as_json(step));
+    for (const StepLogProbs& step : generation.log_probs) end["log_probs"].push_back(json_of(step));
     return end;
 }
 

@@ -18,7 +18,7 @@ constexpr std::size_t kMostTextBytes = 8 * kMostLineBytes;  // of one next(); a 
 constexpr std::size_t kMostSkippedBytes = std::size_t{1}
                                           << 30;  // of a line that is too long: what comes then is no text
 constexpr std::size_t kPiece = std::size_t{1} << 16;
-constexpr std::size_t kMostTextOfAll = std::size_t{1} << 24;  // of read_standard_input()
+constexpr std::size_t kMostTextOfAll = std::size_t{1} << 24;  // of read_text()
 
 /// Appends a piece more to `buffer`. False: there is none.
 Result<bool> read_piece(int file, const std::string& name, std::string& buffer) {
@@ -96,15 +96,20 @@ Result<void> LineReader::collect(std::vector<Line>& lines, std::size_t most) {
     return {};
 }
 
-Result<std::string> read_standard_input() {
+Result<std::string> LineReader::all() {
     std::string text;
     for (bool has_more = true; has_more;) {
-        VKFORMER_TRY(has_more, read_piece(kStandardInput, "standard input", text));
+        VKFORMER_TRY(has_more, read_piece(file_, name_, text));
         if (text.size() > kMostTextOfAll)
-            return Error{ErrorCode::InvalidArgument, "standard input has more than " + std::to_string(kMostTextOfAll) +
-                                                         " bytes, too many for a prompt"};
+            return Error{ErrorCode::InvalidArgument,
+                         name_ + " has more than " + std::to_string(kMostTextOfAll) + " bytes, too many for one text"};
     }
     return text;
+}
+
+Result<std::string> read_text(const std::string& path) {
+    VKFORMER_TRY(LineReader reader, LineReader::open(path));
+    return reader.all();
 }
 
 }  // namespace vkformer::cli

@@ -35,6 +35,8 @@ public:
     /// Errors, after the lines that came before: FileNotFound (what the system says); InvalidArgument (a line that does not end).
     Result<std::vector<Line>> next(std::size_t most = kMostLines);
     bool is_terminal() const noexcept;
+    /// In place of next(): the whole as one text. Errors: as of read_text.
+    Result<std::string> all();
 
 private:
     LineReader(int file, std::string name) : file_(file), name_(std::move(name)) {}
@@ -48,7 +50,8 @@ private:
     std::optional<Error> failure_;  // of the next call
 };
 
-/// All of standard input as one text. Errors: FileNotFound (what the system says); InvalidArgument (more than 16 MiB).
-Result<std::string> read_standard_input();
+/// All of a file as one text; an empty path, or "-": standard input. Errors: FileNotFound (what the system says); InvalidArgument (more
+/// than 16 MiB).
+Result<std::string> read_text(const std::string& path);
 
 }  // namespace vkformer::cli

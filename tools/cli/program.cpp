@@ -19,6 +19,7 @@ void describe_program(CLI::App& app, Action& action) {
     add_transcribe(app, action);
     add_embed(app, action);
     add_rerank(app, action);
+    add_score(app, action);
     add_classify(app, action);
     add_forward(app, action);
     add_validate(app, action);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// vkformer translate: texts in, texts out, many at a time.
+#include <cmath>
 #include <cstdio>
 #include <vector>
 
@@ -25,7 +26,7 @@ struct TranslateCommand {
     BadInputs bad;
     std::string from, to, prefix;
     std::uint32_t beams = 0, batch = 0, max_length = 0;  // 0: not given
-    std::uint32_t hypotheses = 1;
+    std::uint32_t hypotheses = 1, alternatives = 0;
     bool json = false;
 };
 
@@ -35,6 +36,30 @@ std::string as_json(const std::string& source, const Translation& translation) {
     for (const Translation& next : translation.further)
         object["further"].push_back({{"translation", next.text}, {"tokens", next.tokens}, {"score", *next.score}});
     return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string as_json(const std::string& source, const Alternative& alternative) {
+    nlohmann::json object = {{"source", source},
+                             {"piece", alternative.piece},
+                             {"token", alternative.next.token},
+                             {"log_prob", alternative.next.log_prob},
+                             {"translation", alternative.translation.text},
+                             {"tokens", alternative.translation.tokens}};
+    if (alternative.translation.score) object["score"] = *alternative.translation.score;
+    return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+/// A line for each way to go on behind the prefix.
+Result<void> show_alternatives(Translator& translator, const TranslateCommand& command, const std::string& text) {
+    VKFORMER_TRY(const auto alternatives,
+                 translator.alternatives({.text = text, .prefix = command.prefix}, command.alternatives));
+    std::string out;
+    for (const Alternative& one : alternatives) {
+        char probability[32];
+        std::snprintf(probability, sizeof probability, "%.3g\t", std::exp(static_cast<double>(one.next.log_prob)));
+        out += (command.json ? as_json(text, one) : probability + one.translation.text) + "\n";
+    }
+    return print(out);
 }
 
 /// Translates the inputs and prints one line for each.
@@ -72,6 +97,10 @@ Result<void> translate(Translator& translator, TranslateCommand& command, std::v
 Result<int> run(TranslateCommand command) {
     if (command.hypotheses > 1 && !command.json)
         return Error{ErrorCode::InvalidArgument, "--hypotheses needs --json, which has room for more than one"};
+    if (command.alternatives > 0 && (command.texts.empty() || command.hypotheses > 1))
+        return Error{
+            ErrorCode::InvalidArgument,
+            "--alternatives needs texts as arguments, and has one translation for each: leave out --hypotheses"};
     VKFORMER_TRY(const auto folder, command.model.find());
     TranslatorOptions options{.device = command.device.device,
                               .precision = command.device.dtype_value() == DType::f16 ? Precision::f16 : Precision::f32,
@@ -88,6 +117,10 @@ Result<int> run(TranslateCommand command) {
     VKFORMER_TRY(Translator translator, Translator::load(folder, options));
     if (!command.device.quiet) std::fprintf(stderr, "vkformer: device: %s\n", translator.device().c_str());
     if (!command.prefix.empty()) VKFORMER_CHECK(translator.check(PrefixedText{.text = "x", .prefix = command.prefix}));
+    if (command.alternatives > 0) {
+        for (const std::string& text : command.texts) VKFORMER_CHECK(show_alternatives(translator, command, text));
+        return kOk;
+    }
     VKFORMER_TRY(Inputs inputs, Inputs::open("text", command.texts, ""));
     command.bad.begin(inputs);
     while (!command.bad.has_ended()) {
@@ -120,6 +153,12 @@ void add_translate(CLI::App& app, Action& action) {
         .add_option("--hypotheses", options->hypotheses,
                     "Translations of each text that --json has, the best first: at most as many as there are beams")
         ->check(CLI::Range(1u, graph::kMaxBeams));
+    command
+        .add_option(
+            "--alternatives", options->alternatives,
+            "Ways to go on behind the prefix: so many translations of each text, each with another next token,\n"
+            "the likeliest first, behind that token's probability")
+        ->check(CLI::Range(1u, 20u));
     options->bad.add(command);
     command.add_flag("--json", options->json, "One JSON object per line: source, translation, tokens, score, further");
     options->device.add_device(command);
@@ -130,6 +169,7 @@ void add_translate(CLI::App& app, Action& action) {
         "  vkformer translate \"March 4, 2021\" \"le 1er mai 1968\"\n"
         "  vkformer translate --beams 4 --json < dates.txt\n"
         "  vkformer translate --model opus-mt-en-de --prefix \"Guten Tag\" \"Good morning, everybody\"\n"
+        "  vkformer translate --model opus-mt-en-de --prefix \"Guten\" --alternatives 5 \"Good morning\"\n"
         "  vkformer translate --model opus-mt-en-de --device cpu \"Good morning\"\n"
         "  vkformer translate --model nllb-200-distilled-600M --from eng_Latn --to deu_Latn \"Good morning\"\n"
         "  vkformer translate --model flan-t5-small \"translate English to German: Good morning\"");
