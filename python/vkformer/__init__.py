@@ -35,6 +35,7 @@ from ._generator import Chat, GenerateArguments, Generator, Message, ScoreArgume
 from ._graph import Graph, Node, Quantized, Tensor, quantize
 from ._images import ImageClassifier, ImageEmbedder, decode_image, load_image
 from ._model import CommonArguments, Model
+from ._pool import Pool
 from ._results import (
     Alternative,
     AttentionMaps,
@@ -102,6 +103,7 @@ __all__ = [
     "OutOfDeviceMemoryError",
     "OutOfHostMemoryError",
     "Quantized",
+    "Pool",
     "Ranked",
     "Reranker",
     "ScoreArguments",

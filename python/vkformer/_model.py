@@ -99,6 +99,7 @@ class Model(Generic[Core]):
         self._lock = CallLock()
         self._process = os.getpid()
         self._pumps: "weakref.WeakSet[Pump]" = weakref.WeakSet()
+        self._stop: _core.Stop | None = None  # of the call that runs
 
     @property
     def device(self) -> str:
@@ -142,7 +143,17 @@ class Model(Generic[Core]):
     def _run_for(self, caller: object, stop: _core.Stop, call: Callable[[_core.Stop], T]) -> T:
         self._check_process()
         with self._lock.held(caller, stop):
-            return call(stop)
+            self._stop = stop
+            try:
+                return call(stop)
+            finally:
+                self._stop = None
+
+    def _interrupt(self) -> None:
+        """Stops what runs, from another thread."""
+        stop = self._stop
+        if stop is not None:
+            stop.set()
 
     async def _run_async(self, call: Callable[[_core.Stop], T]) -> T:
         """In a thread of asyncio's. Cancelling the task stops the call at its next submit."""
