@@ -202,7 +202,7 @@ Result<Translator> Translator::load(const std::filesystem::path& folder, const T
     VKFORMER_TRY(const auto language, choose_languages(folder, *tokenizer, options, generation));
     if (options.beams > 0) generation.beams = options.beams;
     if (options.max_length > 0) generation.max_steps = options.max_length;
-    if (options.hypotheses == 0 || options.hypotheses > std::max(generation.beams, 1u))
+    if (options.hypotheses > std::max(generation.beams, 1u))
         return Error{.code = ErrorCode::InvalidArgument,
                      .message = std::to_string(options.hypotheses) + " translations of each text are asked for, and " +
                                 (generation.beams == 1 ? "one beam finds 1"
@@ -219,8 +219,10 @@ Result<Translator> Translator::load(const std::filesystem::path& folder, const T
         return api::generation_workload(*model, generation, dtype_of(options), api::format_of(options.weights));
     }));
     auto weights = device.backend->make_store();
+    TranslatorOptions kept = options;
+    if (kept.hypotheses == 0) kept.hypotheses = generation.beams;
     return Translator(std::make_unique<Impl>(Impl{.folder = folder,
-                                                  .options = options,
+                                                  .options = std::move(kept),
                                                   .model = std::move(model),
                                                   .generation = std::move(generation),
                                                   .tokenizer = std::move(tokenizer),

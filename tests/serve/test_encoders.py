@@ -87,6 +87,12 @@ def test_dates_are_translated(server: Server) -> None:
     assert server.post("/translate", body) == {"translatedText": "2021-03-04"}
     several = server.post("/translate", {**body, "q": ["4. März 2021", "", "March 5, 2021"], "format": "text"})
     assert several == {"translatedText": ["2021-03-04", "", "2021-03-05"]}
+    one = server.post("/translate", {**body, "alternatives": 2})
+    assert one["translatedText"] == "2021-03-04"
+    assert len(one["alternatives"]) == 2 and len({one["translatedText"], *one["alternatives"]}) == 3
+    many = server.post("/translate", {**body, "q": ["4. März 2021", ""], "alternatives": 1})
+    assert many == {"translatedText": ["2021-03-04", ""], "alternatives": [one["alternatives"][:1], []]}
+    assert server.post("/translate", {**body, "alternatives": 0}) == {"translatedText": "2021-03-04"}
     listed = server.get("/languages")
     assert {"code": "dates", "name": "dates", "targets": ["iso8601"]} in listed
     assert {"code": "iso8601", "name": "iso8601", "targets": []} in listed
@@ -98,7 +104,10 @@ def test_dates_are_translated(server: Server) -> None:
         ({"source": "auto"}, "source"),
         ({"target": "de"}, "/languages"),
         ({"format": "html"}, "format"),
-        ({"alternatives": 3}, "alternatives"),
+        ({"alternatives": -1}, "alternatives"),
+        ({"alternatives": 32}, "alternatives"),
+        ({"alternatives": 1.5}, "alternatives"),
+        ({"alternatives": "1x"}, "alternatives"),
         ({"glossary": "a"}, "glossary"),
         ({"model": "dates", "source": "iso8601", "target": "dates"}, "model"),
     ):

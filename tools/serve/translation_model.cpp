@@ -64,6 +64,7 @@ Result<std::unique_ptr<TranslationModel>> TranslationModel::load(std::string nam
                                  .precision = options.precision,
                                  .weights = options.weights,
                                  .batch = kTextsPerTranslation,
+                                 .hypotheses = 0,
                                  .plain_shaders = options.plain_shaders,
                                  .shader_variants = options.shader_variants,
                                  .on_progress = options.on_progress};

@@ -2,6 +2,8 @@
 #include "serve/translation_routes.hpp"
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <map>
 #include <set>
 
@@ -48,6 +50,37 @@ TranslationModel& model_for(const ModelSet& models, const Call& call, Fields& fi
     throw Refusal(400, source + " is not translated into " + target + " here; /languages lists what is");
 }
 
+/// How many other translations are asked for, at most; a form has it as text.
+std::size_t alternatives_of(Fields& fields) {
+    constexpr std::int64_t kMost = 31;  // what a search with the most beams has beside the best
+    const json* const given = fields.take("alternatives");
+    if (!given) return 0;
+    std::int64_t count = -1;
+    if (given->is_string()) {
+        const auto& digits = given->get_ref<const std::string&>();
+        const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), count);
+        if (error != std::errc{} || end != digits.data() + digits.size()) count = -1;
+    } else if (given->is_number_integer()) {
+        count = given->is_number_unsigned()
+                    ? static_cast<std::int64_t>(std::min<std::uint64_t>(given->get<std::uint64_t>(), kMost + 1))
+                    : given->get<std::int64_t>();
+    }
+    if (count < 0 || count > kMost)
+        fields.refuse("alternatives", "expected a whole number from 0 to " + std::to_string(kMost));
+    return static_cast<std::size_t>(count);
+}
+
+/// The next best of the search whose texts are others: none where it has one beam.
+json others_of(const Translation& translation, std::size_t most) {
+    json others = json::array();
+    for (const Translation& next : translation.further) {
+        if (others.size() == most) break;
+        if (next.text != translation.text && std::ranges::count(others, json(next.text)) == 0)
+            others.push_back(next.text);
+    }
+    return others;
+}
+
 void translate(const ModelSet& models, const Access& access, const Call& call) {
     const json body = body_of(call.request(), access);
     Fields fields(body);
@@ -57,15 +90,18 @@ void translate(const ModelSet& models, const Access& access, const Call& call) {
     fields.needed("q");
     std::vector<std::string> texts = fields.texts("q", kMostTranslated);
     fields.only("format", "text", "only \"text\" is translated: markup would not stay whole");
-    const json* const alternatives = fields.take("alternatives");
-    if (alternatives && *alternatives != 0 && *alternatives != "0")
-        fields.refuse("alternatives", "there are none but the best");
+    const std::size_t alternatives = alternatives_of(fields);
     fields.pass_over({"api_key"});
     fields.finish();
-    const auto answer = [is_list](const Call& of, const std::vector<Translation>& made) {
-        json texts_made = json::array();
-        for (const Translation& translation : made) texts_made.push_back(translation.text);
-        of.reply({{"translatedText", is_list ? texts_made : texts_made.front()}});
+    const auto answer = [is_list, alternatives](const Call& of, const std::vector<Translation>& made) {
+        json texts_made = json::array(), others = json::array();
+        for (const Translation& translation : made) {
+            texts_made.push_back(translation.text);
+            others.push_back(others_of(translation, alternatives));
+        }
+        json reply = {{"translatedText", is_list ? texts_made : texts_made.front()}};
+        if (alternatives > 0) reply["alternatives"] = is_list ? others : others.front();
+        of.reply(reply);
     };
     submit(model.calls(), call, std::move(texts), answer, TranslationModel::group_of(source, target));
 }
