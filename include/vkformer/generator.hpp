@@ -167,9 +167,9 @@ struct ChatOptions {
 
 struct ScoreOptions {
     std::uint32_t likeliest = 0;  ///< of each token so many of the likeliest in its place, 0 to 20
-    /// > 0: a text longer than the context is read in windows of the context, each so many tokens behind the one before, and a token's
-    /// probability is that in the first window that has it: at least context − stride tokens are before it. Where the tokenizer puts a token
-    /// before every text, each window begins with it. At most the context less 2. 0: such a text is refused.
+    /// > 0: a text longer than Generator::score_context() is read in windows of so many tokens, each this many behind the one before, and a
+    /// token's probability is that in the first window that has it: at least score_context() − stride tokens are before it. What the tokenizer
+    /// puts before every text, each window begins with. Below score_context(). 0: such a text is refused.
     std::uint32_t stride = 0;
     std::map<std::string, float> adapters;  ///< as of GenerateOptions
 };
@@ -227,6 +227,8 @@ public:
     bool has_tokenizer() const noexcept;
 
     std::uint32_t context() const noexcept;
+    /// Of score(): as much, or the model's original positions where the context is beyond them.
+    std::uint32_t score_context() const noexcept;
     const GenerationTimings& timings() const noexcept;  ///< of the last call
     const std::string& device() const noexcept;
 

@@ -32,7 +32,8 @@ struct TranslatorOptions {
     std::uint32_t beams = 0;       ///< 1: greedy, up to 32; 0: what the model folder says
     std::uint32_t max_length = 0;  ///< tokens to generate at most; 0: what the model folder says
     std::uint32_t batch = 0;       ///< texts decoded together; 0: as many as the first call has, up to 32
-    std::uint32_t hypotheses = 1;  ///< translations of each text, the best first: 1 to as many as there are beams; 0: as many
+    std::uint32_t hypotheses =
+        1;  ///< translations of each text, the best first: 1 to as many as there are beams; 0: as many
     /// Languages of a model that translates between many, as its vocabulary spells them: "deu_Latn" (NLLB), "de" (M2M100), "de_DE"
     /// (mBART). Empty: what the model folder says; `to` must be given where it says nothing.
     std::string from, to;
@@ -63,7 +64,8 @@ struct Translation {
     std::string text;                  ///< UTF-8
     std::vector<std::int32_t> tokens;  ///< as Hugging Face's generate() returns them; empty for a blank text
     std::optional<float> score;        ///< of a beam search: Σ log p / length^length_penalty
-    std::vector<Translation> further;  ///< of a beam search: the next best, one fewer than TranslatorOptions::hypotheses at most
+    std::vector<Translation>
+        further;  ///< of a beam search: the next best, one fewer than TranslatorOptions::hypotheses at most
 };
 
 /// One way to go on at a place of a translation.
@@ -130,7 +132,7 @@ public:
 
     /// Translations that go on from the text's prefix with each of the likeliest next tokens, 1 to 20, the likeliest first: fewer where the
     /// model's files forbid some of them, or its vocabulary ends. An end token is one of them, and nothing follows it. Errors: as of
-    /// translate(); InvalidArgument for a blank text, or another count.
+    /// translate(); InvalidArgument for a blank text, or another count; UnsupportedConfig (files that forbid or prefer tokens by those before).
     Result<std::vector<Alternative>> alternatives(const PrefixedText& text, std::uint32_t count);
 
     /// Translates a text and, in a second pass, keeps what every head looked at. Errors: as of translate; InvalidArgument for

@@ -193,6 +193,7 @@ void bind_generator(nb::module_& module) {
              })
         .def("has_tokenizer", [](HeldGenerator& self) { return self.model().has_tokenizer(); })
         .def("context", [](HeldGenerator& self) { return self.model().context(); })
+        .def("score_context", [](HeldGenerator& self) { return self.model().score_context(); })
         .def("timings", [](HeldGenerator& self) {
             const GenerationTimings& t = self.model().timings();
             return nb::make_tuple(t.prompt_seconds, t.decode_seconds, t.prompt_tokens, t.decode_steps, t.guessed_tokens,

@@ -73,9 +73,9 @@ class ScoreArguments(TypedDict, total=False):
     """Keyword arguments of ``Generator.score``.
 
     likeliest: in each place so many of the likeliest tokens, 0 to 20.
-    stride: where it is not 0, a text longer than the context is read in windows of the context, each so many tokens behind
-        the one before, and a token's probability is that in the first window that has it: at least context − stride tokens
-        are before it. Where the tokenizer puts a token before every text, each window begins with it.
+    stride: where it is not 0, a text longer than ``score_context`` is read in windows of so many tokens, each ``stride``
+        behind the one before, and a token's probability is that in the first window that has it: at least
+        score_context − stride tokens are before it. What the tokenizer puts before every text, each window begins with.
     adapters: as of GenerateArguments.
     on_progress: ``on_progress(done, total)`` counts texts, or windows of them.
     """
@@ -373,6 +373,11 @@ class Generator(Model[_core.Generator]):
     def context(self) -> int:
         """Tokens of a sequence at most, prompt included."""
         return self._core.context()
+
+    @property
+    def score_context(self) -> int:
+        """The same for ``score``: no more than the model's original positions where they can be extended."""
+        return self._core.score_context()
 
     @property
     def timings(self) -> GenerationTimings:

@@ -170,7 +170,12 @@ class TextScores:
     @property
     def perplexity(self) -> float:
         """exp(−Σ log p / n) of the n tokens that have a probability; NaN of none."""
-        return math.exp(-self.log_prob / len(self.log_probs)) if self.log_probs else math.nan
+        if not self.log_probs:
+            return math.nan
+        try:
+            return math.exp(-self.log_prob / len(self.log_probs))
+        except OverflowError:
+            return math.inf
 
 
 def text_scores(found: list[Any]) -> list[TextScores]:

@@ -197,6 +197,9 @@ Generator::~Generator() = default;
 const std::string& Generator::device() const noexcept { return impl_->device.description; }
 const GenerationTimings& Generator::timings() const noexcept { return impl_->timings; }
 std::uint32_t Generator::context() const noexcept { return impl_->session_options().context; }
+std::uint32_t Generator::score_context() const noexcept {
+    return std::min(context(), impl_->language.model->config().max_positions);
+}
 
 namespace {
 
@@ -262,9 +265,11 @@ Result<std::vector<std::vector<std::int32_t>>> tokenize_all(const Generator& gen
 Result<std::vector<TextScores>> Generator::score(std::span<const std::string> texts, const ScoreOptions& options,
                                                  const Progress& progress) {
     VKFORMER_TRY(const auto tokens, tokenize_all(*this, texts, "text"));
-    VKFORMER_TRY(std::vector<std::int32_t> head, tokenize(""));
-    if (head.size() > 1) head.clear();  // there is an end, too
-    return impl_->score(tokens, head, options, progress);
+    // What there is before every text, without what there may be behind it.
+    VKFORMER_TRY(const auto nothing, tokenize(""));
+    VKFORMER_TRY(const auto something, tokenize("a"));
+    const auto end = std::ranges::mismatch(nothing, something).in1;
+    return impl_->score(tokens, {nothing.begin(), end}, options, progress);
 }
 
 Result<std::vector<TextScores>> Generator::score_tokens(std::span<const std::vector<std::int32_t>> texts,

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 #include <string>
 #include <utility>
 
 #include "core/try.hpp"
+#include "decoding/invalid.hpp"
 
 namespace vkformer::api {
 
@@ -50,48 +52,50 @@ Result<decoding::ScoreSession*> TextScorer::session(std::size_t longest) {
 Result<std::vector<TextScores>> TextScorer::score(std::span<const std::vector<std::int32_t>> texts,
                                                   std::span<const std::int32_t> head, const ScoreOptions& asked,
                                                   const decoding::ScoreSession::Progress& progress) {
-    const auto invalid = [](std::string message) { return Error{ErrorCode::InvalidArgument, std::move(message)}; };
+    using decoding::invalid;
     const std::size_t context = options_.context;
+    if (asked.stride > 0 && head.size() + 1 >= context)
+        return invalid("a context of " + std::to_string(context) + " tokens has no room for windows");
     if (asked.stride > 0 && asked.stride + head.size() >= context)
         return invalid("the stride is " + std::to_string(asked.stride) + " tokens, and windows of " +
                        std::to_string(context) + " overlap with 1 to " + std::to_string(context - head.size() - 1));
     VKFORMER_TRY(const std::vector<float> adapters, language_->adapter_scales(asked.adapters));
 
-    std::vector<decoding::ScoredSequence> sequences;
-    std::vector<ScoreWindow> windows;  // of each
+    struct Part {
+        std::size_t text = 0, head = 0;  // tokens that it reads before its own
+        ScoreWindow window;
+    };
+    std::vector<Part> parts;
     std::size_t longest = 1;
     for (std::size_t i = 0; i < texts.size(); ++i) {
         const std::vector<std::int32_t>& text = texts[i];
         if (text.size() > context && asked.stride == 0)
-            return invalid("text " + std::to_string(i + 1) + " has " + std::to_string(text.size()) +
-                           " tokens, the context holds " + std::to_string(context) +
-                           ": score it in windows, for which there has to be a stride");
+            return decoding::of_text(
+                i, invalid("it has " + std::to_string(text.size()) + " tokens, the context holds " +
+                           std::to_string(context) + ": score it in windows, for which there has to be a stride"));
         const bool has_head =
             text.size() >= head.size() && std::ranges::equal(std::span(text).first(head.size()), head);
-        for (const ScoreWindow& window :
-             score_windows(text.size(), has_head ? head.size() : 0, context, asked.stride)) {
-            decoding::ScoredSequence& read = sequences.emplace_back();
-            read.text = i;
-            read.adapters = adapters;
-            if (window.begin > 0 && has_head) read.tokens.assign(head.begin(), head.end());
-            const auto own = std::span(text).subspan(window.begin, window.end - window.begin);
-            read.tokens.insert(read.tokens.end(), own.begin(), own.end());
-            windows.push_back(window);
-            longest = std::max(longest, read.tokens.size());
-        }
+        const std::size_t kept = has_head ? head.size() : 0;
+        for (const ScoreWindow& window : score_windows(text.size(), kept, context, asked.stride))
+            parts.push_back({.text = i, .head = window.begin > 0 ? kept : 0, .window = window});
+        longest = std::max(longest, std::min(text.size(), context));
     }
-    std::vector<std::size_t> text_of;
-    for (const auto& sequence : sequences) text_of.push_back(sequence.text);
+    const auto sequence = [&](std::size_t index) {
+        const auto& [text, kept, window] = parts[index];
+        decoding::ScoredSequence read = {
+            .adapters = adapters, .text = text, .first = kept + window.first - window.begin};
+        read.tokens.assign(head.begin(), head.begin() + static_cast<std::ptrdiff_t>(kept));
+        const auto own = std::span(texts[text]).subspan(window.begin, window.end - window.begin);
+        read.tokens.insert(read.tokens.end(), own.begin(), own.end());
+        return read;
+    };
     VKFORMER_TRY(decoding::ScoreSession* const made, session(longest));
-    VKFORMER_TRY(auto found, made->run(std::move(sequences), asked.likeliest, progress));
+    VKFORMER_TRY(auto found, made->run(parts.size(), sequence, asked.likeliest, progress));
 
     std::vector<TextScores> scores;
     for (const auto& text : texts) scores.push_back({.tokens = text, .log_probs = {}});
-    for (std::size_t w = 0; w < windows.size(); ++w) {
-        const std::size_t told = windows[w].end - windows[w].first;
-        auto& log_probs = scores[text_of[w]].log_probs;
-        std::move(found[w].end() - static_cast<std::ptrdiff_t>(told), found[w].end(), std::back_inserter(log_probs));
-    }
+    for (std::size_t p = 0; p < parts.size(); ++p)
+        std::ranges::move(found[p], std::back_inserter(scores[parts[p].text].log_probs));
     return scores;
 }
 

@@ -29,6 +29,9 @@ public:
     TextScorer(graph::Backend& backend, const LanguageModel& language, const decoding::DecoderSessionOptions& options,
                std::shared_ptr<graph::TensorStore> weights);
 
+    /// Tokens that are read together at most: of a model whose positions can be extended, its own alone.
+    std::uint32_t context() const noexcept { return options_.context; }
+
     /// As of Generator::score_tokens. `head`: what every window of a text begins with that does so itself.
     Result<std::vector<TextScores>> score(std::span<const std::vector<std::int32_t>> texts,
                                           std::span<const std::int32_t> head, const ScoreOptions& asked,

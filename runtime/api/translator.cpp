@@ -8,6 +8,7 @@
 #include "api/open_backend.hpp"
 #include "api/weight_storage.hpp"
 #include "core/try.hpp"
+#include "decoding/invalid.hpp"
 #include "decoding/session.hpp"
 #include "decoding/target_scorer.hpp"
 #include "models/generation_config.hpp"
@@ -67,21 +68,12 @@ Result<std::optional<SourceLanguage>> choose_languages(const std::filesystem::pa
     return std::optional(std::move(language));
 }
 
-}  // namespace
-
-namespace {
-
 /// An error that says what a part is has that part's name before it.
 template <class T>
 Result<T> of_part(const std::string& name, Result<T> result) {
     if (result) return result;
     Error error = std::move(result).error();
     error.message = name + " " + error.message;
-    return error;
-}
-
-Error of_text(std::size_t index, Error error) {
-    error.message = "text " + std::to_string(index + 1) + ": " + error.message;
     return error;
 }
 
@@ -119,7 +111,7 @@ struct Translator::Impl {
     Result<Encoded> encode(const PrefixedText& text) const;
     /// With the marks of its language.
     Result<std::vector<std::int32_t>> marked(const std::string& text) const;
-    /// What the decoder would have written behind its start token, without an end; none for a blank text.
+    /// What the decoder would have written behind its start token, without an end: behind a blank text what it begins with always.
     Result<std::vector<std::int32_t>> written(const std::string& text) const;
     /// The start token, what is written, and the end token.
     Result<std::vector<std::int32_t>> whole(const std::string& text) const;
@@ -145,16 +137,21 @@ Result<Translator::Impl::Encoded> Translator::Impl::encode(const PrefixedText& t
     if (encoded.source.size() > limit)
         return Error{ErrorCode::InvalidArgument, "it has " + std::to_string(encoded.source.size()) +
                                                      " tokens, the model takes at most " + std::to_string(limit)};
+    for (const std::int32_t token : encoded.source)
+        VKFORMER_CHECK(decoding::check_token("a token of it", token, model->limits().source_vocab));
+    if (is_blank(text.prefix)) return encoded;
     VKFORMER_TRY(encoded.prefix, of_part("its prefix", written(text.prefix)));
     VKFORMER_CHECK(decoding::check_prefix(encoded.prefix, generation, model->limits().target_vocab));
     return encoded;
 }
 
 Result<std::vector<std::int32_t>> Translator::Impl::written(const std::string& text) const {
-    if (is_blank(text)) return std::vector<std::int32_t>();
-    VKFORMER_TRY(auto tokens,
-                 tokenizer->encode(text, {.add_special = false, .parse_special = false, .is_target = true}));
-    if (tokens.empty()) return tokens;
+    std::vector<std::int32_t> tokens;
+    if (!is_blank(text)) {
+        VKFORMER_TRY(tokens, of_part("cannot be read:",
+                                     tokenizer->encode(
+                                         text, {.add_special = false, .parse_special = false, .is_target = true})));
+    }
     const auto unknown = tokenizer->find("<unk>");
     if (unknown && std::ranges::find(tokens, *unknown) != tokens.end())
         return Error{ErrorCode::InvalidArgument, "has characters that the model does not write"};
@@ -366,7 +363,7 @@ Result<std::vector<Translation>> Translator::translate(std::span<const PrefixedT
     for (std::size_t i = 0; i < texts.size(); ++i) {
         if (is_blank(texts[i].text)) continue;
         auto ids = impl_->encode(texts[i]);
-        if (!ids) return of_text(i, std::move(ids).error());
+        if (!ids) return decoding::of_text(i, std::move(ids).error());
         encoded.push_back(*std::move(ids));
         index_of.push_back(i);
     }
@@ -395,10 +392,11 @@ decoding::TargetScorer& Translator::Impl::target_scorer() {
 
 Result<std::vector<TextScores>> Translator::score(std::span<const TranslatedText> texts, std::uint32_t likeliest,
                                                   const Progress& progress) {
+    VKFORMER_CHECK(decoding::check_generation(*impl_->model, impl_->generation));
     std::vector<Impl::Pair> pairs;
     for (std::size_t i = 0; i < texts.size(); ++i) {
         auto pair = impl_->pair(texts[i]);
-        if (!pair) return of_text(i, std::move(pair).error());
+        if (!pair) return decoding::of_text(i, std::move(pair).error());
         pairs.push_back(*std::move(pair));
     }
     std::vector<decoding::ScoredTarget> targets;
@@ -410,6 +408,22 @@ Result<std::vector<TextScores>> Translator::score(std::span<const TranslatedText
     return scores;
 }
 
+namespace {
+
+/// Whether each token is chosen without a look at those before it. Errors: UnsupportedConfig.
+Result<void> check_choices_alone(const models::GenerationConfig& generation) {
+    const char* const field = !generation.rules.banned_words.empty()  ? "bad_words_ids\" of several tokens"
+                              : !generation.rules.biases.empty()      ? "sequence_bias\""
+                              : generation.no_repeat_ngram > 0        ? "no_repeat_ngram_size\""
+                              : generation.source_no_repeat_ngram > 0 ? "encoder_no_repeat_ngram_size\""
+                                                                      : nullptr;
+    if (!field) return {};
+    return Error{ErrorCode::UnsupportedConfig, std::string("generation_config.json has \"") + field +
+                                                   ", which alternatives do not know: take it out of the file"};
+}
+
+}  // namespace
+
 Result<std::vector<Alternative>> Translator::alternatives(const PrefixedText& text, std::uint32_t count) {
     const auto invalid = [](std::string message) { return Error{ErrorCode::InvalidArgument, std::move(message)}; };
     const models::GenerationConfig& generation = impl_->generation;
@@ -417,13 +431,13 @@ Result<std::vector<Alternative>> Translator::alternatives(const PrefixedText& te
         return invalid(std::to_string(count) + " alternatives were asked for, 1 to " +
                        std::to_string(decoding::kMostLikeliest) + " are given");
     if (is_blank(text.text)) return invalid("the text is blank: there is nothing to translate");
-    if (!generation.rules.banned_words.empty() || !generation.rules.biases.empty())
-        return Error{ErrorCode::UnsupportedConfig,
-                     "generation_config.json has \"bad_words_ids\" of several tokens or \"sequence_bias\", which "
-                     "alternatives do not know: take them out of the file"};
+    VKFORMER_CHECK(decoding::check_generation(*impl_->model, generation));
+    VKFORMER_CHECK(check_choices_alone(generation));
     VKFORMER_TRY(auto encoded, impl_->encode(text));
     std::vector<std::int32_t>& prefix = encoded.prefix;
-    if (const std::int32_t first = generation.rules.forced_first; prefix.empty() && first >= 0) prefix.push_back(first);
+    if (prefix.empty()) {
+        VKFORMER_TRY(prefix, impl_->written(""));
+    }
 
     // What is behind the prefix stands for what may come there.
     std::vector<std::int32_t> target = {generation.decoder_start};
@@ -433,17 +447,19 @@ Result<std::vector<Alternative>> Translator::alternatives(const PrefixedText& te
     VKFORMER_TRY(const auto found, impl_->target_scorer().run({&asked, 1}, decoding::kMostLikeliest));
 
     std::vector<Alternative> alternatives;
-    std::vector<std::vector<std::int32_t>> prefixes;
+    std::vector<std::vector<std::int32_t>> prefixes;  // of those that something follows
+    const auto is_whole = [&](const TokenLogProb& next) {
+        return next.token == generation.eos || prefix.size() + 1 == generation.max_steps;
+    };
     for (const TokenLogProb& next : found[0].back().likeliest) {
-        const bool is_end = next.token == generation.eos;
         if (alternatives.size() == count || !std::isfinite(next.log_prob)) break;
         if (std::ranges::count(generation.rules.banned, next.token) > 0) continue;
-        if (is_end && prefix.size() < generation.min_steps) continue;
+        if (next.token == generation.eos && prefix.size() < generation.min_steps) continue;
         target.back() = next.token;
-        if (!is_end) prefixes.emplace_back(target.begin() + 1, target.end());
+        if (!is_whole(next)) prefixes.emplace_back(target.begin() + 1, target.end());
         std::string piece = impl_->tokenizer->piece(next.token);
         alternatives.push_back({.next = next, .piece = std::move(piece), .translation = {}});
-        if (is_end)
+        if (is_whole(next))
             alternatives.back().translation = impl_->translation({.tokens = target, .score = {}}, target.size());
     }
     std::vector<decoding::Source> sources;
@@ -451,10 +467,13 @@ Result<std::vector<Alternative>> Translator::alternatives(const PrefixedText& te
         VKFORMER_CHECK(decoding::check_prefix(one, generation, impl_->model->limits().target_vocab));
         sources.push_back({.tokens = encoded.source, .visible = {}, .prefix = one});
     }
-    VKFORMER_TRY(auto hypotheses, impl_->generate(sources, {}));
+    std::vector<decoding::Hypothesis> hypotheses;
+    if (!sources.empty()) {
+        VKFORMER_TRY(hypotheses, impl_->generate(sources, {}));
+    }
     std::size_t taken = 0;
     for (Alternative& one : alternatives) {
-        if (one.next.token == generation.eos) continue;
+        if (is_whole(one.next)) continue;
         decoding::Hypothesis& hypothesis = hypotheses[taken];
         const std::size_t given = 1 + prefixes[taken++].size();
         end_at(generation.stop_strings, *impl_->tokenizer, given, hypothesis.tokens);

@@ -320,14 +320,20 @@ void BatchScript::place_chunk(std::span<Running* const> sequences, const BatchCh
 }
 
 Result<BatchScript::Scores*> BatchScript::scores(const BatchChunkKind& kind, std::uint32_t likeliest) {
-    std::unique_ptr<Scores>& known = scores_[{kind, likeliest}];
-    if (known) return known.get();
-    auto made = std::make_unique<Scores>();
-    made->kind = kind;
-    VKFORMER_TRY(made->graph, batch_score_graph(*model_, options_, kind, likeliest));
-    made->plan = plan(std::move(made->graph.chunk.graph));
-    known = std::move(made);
-    return known.get();
+    const auto known = std::ranges::find_if(
+        scores_, [&](const Scores& one) { return one.kind == kind && one.likeliest == likeliest; });
+    if (known != scores_.end()) {
+        scores_.splice(scores_.begin(), scores_, known);
+        return &scores_.front();
+    }
+    Scores made;
+    made.kind = kind;
+    made.likeliest = likeliest;
+    VKFORMER_TRY(made.graph, batch_score_graph(*model_, options_, kind, likeliest));
+    made.plan = plan(std::move(made.graph.chunk.graph));
+    if (scores_.size() == kKeptScores) scores_.pop_back();
+    scores_.push_front(std::move(made));
+    return &scores_.front();
 }
 
 /// A chunk of which each token is asked how likely it makes the next one.

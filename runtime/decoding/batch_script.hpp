@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -103,6 +104,7 @@ private:
     };
     struct Scores : Part {
         BatchChunkKind kind;
+        std::uint32_t likeliest = 0;
         BatchScoreGraph graph;
     };
     struct Step : Part {
@@ -153,8 +155,8 @@ private:
     std::deque<Running> waiting_;
     std::deque<std::unique_ptr<Running>> running_;  // in the order of their coming
     std::map<BatchChunkKind, std::unique_ptr<Chunk>> chunks_;
-    std::map<std::pair<BatchChunkKind, std::uint32_t>, std::unique_ptr<Scores>>
-        scores_;  // by how many of the likeliest
+    static constexpr std::size_t kKeptScores = 4;  // each has logits of its own
+    std::list<Scores> scores_;                     // the last used first
     std::map<BatchStepKind, std::unique_ptr<Step>> steps_;
     BatchCounts counts_;
 

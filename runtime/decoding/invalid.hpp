@@ -2,6 +2,7 @@
 /// What a session says of arguments that it cannot take.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <utility>
 
@@ -10,5 +11,11 @@
 namespace vkformer::decoding {
 
 inline Error invalid(std::string message) { return {ErrorCode::InvalidArgument, std::move(message)}; }
+
+/// The error of one of several texts, with its number, from 1.
+inline Error of_text(std::size_t index, Error error) {
+    error.message = "text " + std::to_string(index + 1) + ": " + error.message;
+    return error;
+}
 
 }  // namespace vkformer::decoding

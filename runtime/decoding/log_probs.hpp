@@ -73,7 +73,7 @@ struct GivenLogProbs {
 };
 /// Of logits f32 [positions, vocab].
 Result<GivenLogProbs> add_given_log_probs(graph::Graph& graph, graph::Value logits, std::uint32_t likeliest);
-/// Positions that a pass has at most, 16 at least: each has the log-probabilities of the whole vocabulary.
+/// Positions of a pass that takes as many texts as fit, 16 at least: each has the log-probabilities of the whole vocabulary.
 std::uint32_t most_given(std::uint64_t vocab) noexcept;
 /// What add_reads has read: of the token that was given behind `position`, with `asked` of the likeliest there.
 StepLogProbs given_log_probs(const GivenLogProbs& given, std::span<const std::int32_t> scores,

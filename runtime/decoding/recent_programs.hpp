@@ -12,8 +12,8 @@
 
 namespace vkformer::decoding {
 
-/// Programs of whole passes, made when one of their size is asked for; the last few are kept. `Key` has ==, `Tensors` a member `graph`.
-template <class Key, class Tensors>
+/// Programs of whole passes, made when one of their size is asked for; the last kKept are there. `Key` has ==, `Tensors` a member `graph`.
+template <class Key, class Tensors, std::size_t kKept = 6>
 class RecentPrograms {
 public:
     struct Prepared {
@@ -43,8 +43,6 @@ public:
     }
 
 private:
-    static constexpr std::size_t kKept = 6;
-
     graph::Backend* backend_;
     std::shared_ptr<graph::TensorStore> weights_;
     std::list<Prepared> prepared_;  // the last used first

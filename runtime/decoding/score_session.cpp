@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "decoding/score_session.hpp"
 
-#include <string>
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "core/try.hpp"
+#include "decoding/invalid.hpp"
 
 namespace vkformer::decoding {
-namespace {
-
-Error of_text(std::size_t index, Error error) {
-    error.message = "text " + std::to_string(index + 1) + ": " + error.message;
-    return error;
-}
-
-}  // namespace
-
 ScoreSession::ScoreSession(graph::Backend& backend, const models::Decoder& model, const BatchOptions& options,
                            std::shared_ptr<graph::TensorStore> weights)
     : backend_(&backend),
@@ -24,7 +17,7 @@ ScoreSession::ScoreSession(graph::Backend& backend, const models::Decoder& model
       script_(
           model, options, [](BatchScript::Id, std::int32_t, StepLogProbs*) { return false; },
           [this](BatchScript::Id id, const SequenceResult& result) { ended(id, result); },
-          [this](BatchScript::Id id, std::vector<StepLogProbs> text) { found_[id] = std::move(text); }) {}
+          [this](BatchScript::Id id, std::vector<StepLogProbs> text) { told(id, std::move(text)); }) {}
 
 Result<std::unique_ptr<ScoreSession>> ScoreSession::create(graph::Backend& backend, const models::Decoder& model,
                                                            const BatchOptions& options,
@@ -34,34 +27,65 @@ Result<std::unique_ptr<ScoreSession>> ScoreSession::create(graph::Backend& backe
     return std::unique_ptr<ScoreSession>(new ScoreSession(backend, model, chosen, std::move(weights)));
 }
 
+void ScoreSession::told(BatchScript::Id id, std::vector<StepLogProbs> text) {
+    const auto unwanted = static_cast<std::ptrdiff_t>(std::min(asked_[id].first - 1, text.size()));
+    found_[id].assign(std::make_move_iterator(text.begin() + unwanted), std::make_move_iterator(text.end()));
+}
+
 void ScoreSession::ended(BatchScript::Id id, const SequenceResult& result) {
-    if (result.failure && !failure_) failure_ = of_text(text_of_[id], *result.failure);
+    if (result.failure && !failure_) failure_ = of_text(asked_[id].text, *result.failure);
     ++ended_;
     if (progress_ && result.finish == FinishReason::length) progress_(ended_, found_.size());
 }
 
-Result<std::vector<std::vector<StepLogProbs>>> ScoreSession::run(std::vector<ScoredSequence> sequences,
-                                                                 std::uint32_t likeliest, const Progress& progress) {
-    std::vector<BatchSequence> asked;
-    text_of_.clear();
-    for (ScoredSequence& one : sequences) {
-        asked.push_back({.sequence = {.prompt = std::move(one.tokens), .adapters = std::move(one.adapters)},
-                         .prompt_log_probs = likeliest,
-                         .is_prompt_alone = true});
-        text_of_.push_back(one.text);
-        if (auto fits = script_.check(asked.back()); !fits) return of_text(one.text, std::move(fits).error());
+namespace {
+
+BatchSequence scored(ScoredSequence sequence, std::uint32_t likeliest) {
+    return {.sequence = {.prompt = std::move(sequence.tokens), .adapters = std::move(sequence.adapters)},
+            .prompt_log_probs = likeliest,
+            .is_prompt_alone = true};
+}
+
+}  // namespace
+
+/// The next ones come in when there is room for them.
+Result<void> ScoreSession::run_all(std::size_t count, const std::function<ScoredSequence(std::size_t)>& sequence,
+                                   std::uint32_t likeliest) {
+    while (true) {
+        VKFORMER_CHECK(backend_->check_wanted());
+        if (failure_) return *failure_;
+        while (asked_.size() < count && script_.running() + script_.waiting() < options_.rows) {
+            const std::size_t id = asked_.size();
+            ScoredSequence next = sequence(id);
+            asked_.push_back({.text = next.text, .first = next.first});
+            script_.add(id, scored(std::move(next), likeliest));
+        }
+        VKFORMER_TRY(const std::optional<Job> job, script_.next(1));
+        if (!job) return {};
+        VKFORMER_CHECK(run_job(script_, *job, *backend_, stores_));
     }
-    found_.assign(asked.size(), {});
+}
+
+Result<std::vector<std::vector<StepLogProbs>>> ScoreSession::run(
+    std::size_t count, const std::function<ScoredSequence(std::size_t)>& sequence, std::uint32_t likeliest,
+    const Progress& progress) {
+    for (std::size_t i = 0; i < count; ++i) {
+        ScoredSequence one = sequence(i);
+        const std::size_t text = one.text;
+        if (auto fits = script_.check(scored(std::move(one), likeliest)); !fits)
+            return of_text(text, std::move(fits).error());
+    }
+    asked_.clear();
+    found_.assign(count, {});
     failure_.reset();
     ended_ = 0;
     progress_ = progress;
-    for (std::size_t i = 0; i < asked.size(); ++i) script_.add(i, std::move(asked[i]));
-    StepQueue queue(StepQueue::Growth::by_time);
-    const Result<void> ran = run_script(script_, *backend_, stores_, queue);
+    script_.plan_for(backend_->fusions());
+    const Result<void> ran = run_all(count, sequence, likeliest);
     progress_ = {};
-    for (std::size_t i = 0; !script_.is_idle(); ++i) script_.cancel(i);  // where the run was cut off
+    for (std::size_t id = 0; id < asked_.size() && !script_.is_idle(); ++id)
+        script_.cancel(id);  // where it was cut off
     if (!ran) return ran.error();
-    if (failure_) return *failure_;
     return std::exchange(found_, {});
 }
 

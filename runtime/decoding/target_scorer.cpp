@@ -9,6 +9,7 @@
 
 #include "core/stable_order.hpp"
 #include "core/try.hpp"
+#include "decoding/invalid.hpp"
 #include "decoding/rounded_len.hpp"
 #include "decoding/script.hpp"
 #include "decoding/tensor_io.hpp"
@@ -71,9 +72,7 @@ Result<void> TargetScorer::run_batch(const Programs::Prepared& prepared, std::sp
             const std::size_t position = row * target_len + i;
             StepLogProbs found = given_log_probs(pass.given, scores, tokens, values, position, text[i + 1], likeliest);
             if (std::isnan(found.chosen.log_prob)) {
-                Error error = no_choice();
-                error.message = "text " + std::to_string(chosen[row] + 1) + ": " + error.message;
-                return error;
+                return of_text(chosen[row], no_choice());
             }
             results[chosen[row]].push_back(std::move(found));
         }
@@ -84,8 +83,15 @@ Result<void> TargetScorer::run_batch(const Programs::Prepared& prepared, std::sp
 Result<std::vector<std::vector<StepLogProbs>>> TargetScorer::run(std::span<const ScoredTarget> texts,
                                                                  std::uint32_t likeliest, const Progress& progress) {
     constexpr std::uint32_t kMostTexts = 32;
+    constexpr std::uint64_t kMostNumbers = std::uint64_t{1} << 28;  // of logits: 1 GiB
     VKFORMER_CHECK(check_log_probs(likeliest));
     const auto limits = model_->limits();
+    for (std::size_t i = 0; i < texts.size(); ++i)
+        if (rounded_len(texts[i].target.size(), limits.target_len) * limits.target_vocab > kMostNumbers)
+            return of_text(i, invalid("its target of " + std::to_string(texts[i].target.size()) +
+                                      " tokens is scored at once, and may have " +
+                                      std::to_string(kMostNumbers / limits.target_vocab) + " with a vocabulary of " +
+                                      std::to_string(limits.target_vocab)));
     const auto order = stable_order(texts.size(), [&](std::size_t a, std::size_t b) {
         return std::pair(texts[a].target.size(), texts[a].source.size()) >
                std::pair(texts[b].target.size(), texts[b].source.size());

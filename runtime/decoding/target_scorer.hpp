@@ -32,7 +32,8 @@ public:
     using Progress = std::function<void(std::size_t done, std::size_t total)>;
 
     /// Of each target the log-probabilities of its tokens but the first, with so many of the likeliest, at most kMostLikeliest. Requires tokens
-    /// that the model knows, one at least of source and target, and no more than it takes. Errors: InvalidArgument (more of the likeliest),
+    /// that the model knows, one at least of source and target, and no more than it takes. Errors: InvalidArgument (more of the likeliest, a
+    /// target whose logits are more than 2^28),
     /// NotANumber (says which text, counted from 1), those of the backend; Cancelled.
     Result<std::vector<std::vector<StepLogProbs>>> run(std::span<const ScoredTarget> texts, std::uint32_t likeliest,
                                                        const Progress& progress = {});
@@ -47,7 +48,7 @@ private:
         graph::Value source_tokens, source_lengths, target_tokens;
         GivenLogProbs given;
     };
-    using Programs = RecentPrograms<Kind, Pass>;
+    using Programs = RecentPrograms<Kind, Pass, 3>;  // each has logits of its own
 
     Result<Pass> pass(const Kind& kind) const;
     Result<void> run_batch(const Programs::Prepared& prepared, std::span<const ScoredTarget> texts,

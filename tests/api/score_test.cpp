@@ -154,6 +154,14 @@ TEST_CASE("a text longer than the context is read in windows", "[api][score]") {
     check_tail(bare, read, second.first - second.begin, second.first - 1);
 }
 
+TEST_CASE("a context that leaves windows no room is refused", "[api][score][errors]") {
+    Generator generator = load_scoring("cpu", {.context = 2});
+    const Tokens text(9, 7);
+    CHECK(must(generator.score_tokens({{text}}, {.stride = 1}))[0].log_probs.size() == 8);
+    Generator least = load_scoring("cpu", {.context = 1});
+    check_refused(least.score_tokens({{text}}, {.stride = 1}), ErrorCode::InvalidArgument, "no room for windows");
+}
+
 TEST_CASE("a translation's score is that of the search that found it", "[api][score][golden]") {
     const std::string device = GENERATE(from_range(device_names()));
     CAPTURE(device);
@@ -205,8 +213,10 @@ TEST_CASE("a model of many languages scores what it writes, and goes on another 
             CHECK(way.translation.tokens.at(2) == way.next.token);
         }
         if (entry["beams"] == 1) CHECK(ways[0].translation.tokens == tokens);
-        for (std::size_t t = 2; entry["beams"] == 1 && t < 3; ++t)
-            CHECK(scores.log_probs[t - 1].chosen.log_prob == Approx(ways[0].next.log_prob).margin(1e-5));
+        if (entry["beams"] == 1)
+            CHECK(scores.log_probs[1].chosen.log_prob == Approx(ways[0].next.log_prob).margin(1e-5));
+        const Tokens blank = must(translator.score({{{text, ""}}}))[0].tokens;
+        CHECK(blank == Tokens{tokens[0], tokens[1], tokens[0]});  // start, language and end: 2, its own, and 2
     }
     CHECK(checked >= 5);
 }
@@ -237,6 +247,14 @@ TEST_CASE("a translation goes on with each of the likeliest tokens", "[api][scor
     CHECK(ends[0].next.token == ends[0].translation.tokens.back());
     CHECK(ends[0].next.log_prob > -0.1f);
     CHECK(ends[1].translation.text.size() > 10);
+    // Nothing is generated, so there is nothing to begin with.
+    Translator fresh = load_translating(kDates, {.device = device, .beams = beams});
+    CHECK(must(fresh.alternatives({.text = day, .prefix = "2021-03-04"}, 1))[0].translation.tokens ==
+          ends[0].translation.tokens);
+    // Where there is room for that token alone, all are whole.
+    Translator brief = load_translating(kDates, {.device = device, .beams = beams, .max_length = 7});
+    const auto last = must(brief.alternatives({.text = day, .prefix = "2021-0"}, 2));
+    CHECK((last[0].translation.text == "2021-03" && last[1].translation.tokens.size() == 8));
     check_refused(translator.alternatives({.text = day, .prefix = ""}, 0), ErrorCode::InvalidArgument, "1 to 20");
     check_refused(translator.alternatives({.text = day, .prefix = ""}, 21), ErrorCode::InvalidArgument, "1 to 20");
     check_refused(translator.alternatives({.text = " ", .prefix = ""}, 2), ErrorCode::InvalidArgument, "blank");
@@ -267,6 +285,10 @@ TEST_CASE("no alternative is what the model's files forbid", "[api][score][rules
     check_refused(phrases.alternatives(whole, 3), ErrorCode::UnsupportedConfig, "bad_words_ids");
     Translator biased = with({{"sequence_bias", {{{second}, 1.0}}}});
     check_refused(biased.alternatives(whole, 3), ErrorCode::UnsupportedConfig, "sequence_bias");
+    for (const char* const field : {"no_repeat_ngram_size", "encoder_no_repeat_ngram_size"}) {
+        Translator once = with({{field, 2}});
+        check_refused(once.alternatives(whole, 3), ErrorCode::UnsupportedConfig, field);
+    }
 }
 
 }  // namespace vkformer::tests

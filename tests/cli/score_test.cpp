@@ -73,6 +73,17 @@ TEST_CASE("score prints how likely texts are, and all of them", "[cli][score]") 
     CHECK(objects.err.empty());
 }
 
+TEST_CASE("a blank line has no tokens", "[cli][score]") {
+    for (const std::string& command : {score_text("-q"), score_dates("-q --source x")}) {
+        const Outcome outcome = run(command, "2021\n\n  \n2021\n");
+        CHECK(outcome.exit_code == 0);
+        const auto lines = lines_of(outcome.out);
+        REQUIRE(lines.size() == 4);
+        CHECK(lines[1] == "0.0000\t0\t-\t");
+        CHECK(lines[0] == lines[3]);
+    }
+}
+
 TEST_CASE("score reads one long text in windows", "[cli][score]") {
     const TemporaryFolder folder;
     std::ofstream file(folder / "long.txt");

@@ -172,9 +172,11 @@ TEST_CASE("a sequence without numbers spoils no other, beside it or behind it", 
     CHECK(ended[7].failure);
     CHECK_FALSE(ended[8].failure);
     auto scores = must(decoding::ScoreSession::create(backend, model, {.rows = rows, .context = 40}, {}));
-    check_refused(scores->run({{.tokens = good.prompt}, {.tokens = bad.prompt, .text = 3}}, 0), ErrorCode::NotANumber,
-                  "text 4: the model gave no numbers");
-    CHECK(must(scores->run({{.tokens = good.prompt}}, 0))[0].size() + 1 == good.prompt.size());
+    const auto text = [&](std::size_t i) {
+        return decoding::ScoredSequence{.tokens = i == 1 ? bad.prompt : good.prompt, .text = 2 + i};
+    };
+    check_refused(scores->run(40, text, 0), ErrorCode::NotANumber, "text 4: the model gave no numbers");
+    CHECK(must(scores->run(1, text, 0))[0].size() + 1 == good.prompt.size());
 }
 
 TEST_CASE("a row that runs on in vain beyond its context serves the next sequence", "[decoding]") {

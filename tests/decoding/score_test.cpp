@@ -146,10 +146,12 @@ TEST_CASE("texts are as likely as the model's logits say, together and in any or
     std::vector<std::size_t> told;
     for (int round = 0; round < 2; ++round) {
         const std::uint32_t likeliest = round == 0 ? 2 : 0;
-        const auto found = must(session->run(texts, likeliest, [&](std::size_t done, std::size_t total) {
-            CHECK(total == texts.size());
-            told.push_back(done);
-        }));
+        const auto found = must(session->run(
+            texts.size(), [&](std::size_t i) { return texts[i]; }, likeliest,
+            [&](std::size_t done, std::size_t total) {
+                CHECK(total == texts.size());
+                told.push_back(done);
+            }));
         for (std::size_t i = 0; i < texts.size(); ++i) {
             CAPTURE(round, i);
             const auto& tokens = texts[i].tokens;
@@ -167,11 +169,17 @@ TEST_CASE("texts are as likely as the model's logits say, together and in any or
         }
     }
     CHECK(told.size() == 2 * texts.size());
-    CHECK(must(session->run({}, 0)).empty());
+    CHECK(must(session->run(
+                   0, [](std::size_t) { return decoding::ScoredSequence(); }, 0))
+              .empty());
+    // From a token on.
+    const auto tail = [&](std::size_t) { return decoding::ScoredSequence{.tokens = texts[5].tokens, .first = 38}; };
+    const auto last = must(session->run(1, tail, 0))[0];
+    REQUIRE(last.size() == 2);
+    CHECK(last[0].chosen.token == texts[5].tokens[38]);
 }
 
 TEST_CASE("many short texts are read together", "[decoding][score]") {
-    /// Counts what is run.
     graph::Backend& backend = *test_backends().front();
     const models::Decoder model = must(models::load_decoder(goldens_dir() / "decoders" / "qwen3"));
     std::size_t scored = 0, jobs = 0;
@@ -194,15 +202,20 @@ TEST_CASE("texts that cannot be scored are named, and nothing has run", "[decodi
     graph::Backend& backend = *test_backends().front();
     const models::Decoder model = must(models::load_decoder(goldens_dir() / "decoders" / "qwen3"));
     auto session = must(decoding::ScoreSession::create(backend, model, {.rows = 2, .context = 32}, {}));
-    const auto refuse = [&](std::vector<std::int32_t> tokens, std::uint32_t likeliest, const std::string& words) {
-        check_refused(session->run({{.tokens = prompt_of(4)}, {.tokens = std::move(tokens), .text = 1}}, likeliest),
-                      ErrorCode::InvalidArgument, words);
+    const auto refuse = [&](const std::vector<std::int32_t>& tokens, std::uint32_t likeliest,
+                            const std::string& words) {
+        const auto text = [&](std::size_t i) {
+            return decoding::ScoredSequence{.tokens = i == 0 ? prompt_of(4) : tokens, .text = i};
+        };
+        check_refused(session->run(2, text, likeliest), ErrorCode::InvalidArgument, words);
     };
     refuse({}, 0, "text 2: ");
     refuse({1, 1 << 20}, 0, "text 2: ");
     refuse(prompt_of(33), 0, "text 2: the prompt has 33 tokens, the context holds 32");
     refuse(prompt_of(3), 21, "0 to 20");
-    CHECK(must(session->run({{.tokens = prompt_of(4)}}, 0))[0].size() == 3);
+    CHECK(must(session->run(
+              1, [](std::size_t) { return decoding::ScoredSequence{.tokens = prompt_of(4)}; }, 0))[0]
+              .size() == 3);
 }
 
 }  // namespace vkformer::tests

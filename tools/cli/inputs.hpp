@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/// What `translate`, `embed` and `rerank` work on, many at a time: arguments, or lines; and what becomes of bad ones among them.
+/// What `translate`, `embed`, `rerank` and `score` work on, many at a time: arguments, or lines; and what becomes of bad ones among them.
 #pragma once
 
 #include <algorithm>

@@ -103,10 +103,22 @@ public:
     virtual Result<Scored> parse(std::string line) const = 0;
 };
 
+/// What `call` gives that is told how far it is.
+auto with_progress(bool is_quiet, const auto& call) {
+    if (is_quiet) return call({});
+    auto result = call([](std::size_t done, std::size_t total) {
+        show_progress("scored " + std::to_string(done) + " of " + std::to_string(total));
+    });
+    show_progress("");
+    return result;
+}
+
+bool is_blank(const std::string& text) { return text.find_first_not_of(" \t\r") == text.npos; }
+
 class TextsScorer final : public Scorer {
 public:
-    TextsScorer(Generator generator, ScoreOptions options)
-        : generator_(std::move(generator)), options_(std::move(options)) {}
+    TextsScorer(Generator generator, ScoreOptions options, bool is_quiet)
+        : generator_(std::move(generator)), options_(std::move(options)), is_quiet_(is_quiet) {}
 
     static Result<std::unique_ptr<Scorer>> load(const ScoreCommand& command) {
         for (const char* const option : {"--source", "--from", "--to"})
@@ -130,40 +142,41 @@ public:
         }
         if (!command.device.quiet) options.on_progress = show_progress;
         VKFORMER_TRY(Generator generator, Generator::load(utf8_path(command.model), options));
-        if (command.whole && asked.stride == 0) asked.stride = std::max(generator.context() / 2, 1u);
-        return std::unique_ptr<Scorer>(std::make_unique<TextsScorer>(std::move(generator), std::move(asked)));
+        if (command.whole && asked.stride == 0) asked.stride = std::max(generator.score_context() / 2, 1u);
+        return std::unique_ptr<Scorer>(
+            std::make_unique<TextsScorer>(std::move(generator), std::move(asked), command.device.quiet));
     }
 
     const std::string& device() const override { return generator_.device(); }
     Result<std::vector<TextScores>> score(const std::vector<Scored>& texts) override {
         std::vector<std::string> all;
         for (const Scored& one : texts) all.push_back(one.text);
-        const auto progress = [](std::size_t done, std::size_t total) {
-            show_progress("scored " + std::to_string(done) + " of " + std::to_string(total));
-        };
-        auto scores = generator_.score(all, options_, progress);
-        show_progress("");
-        return scores;
+        return with_progress(
+            is_quiet_, [&](const Generator::Progress& progress) { return generator_.score(all, options_, progress); });
     }
     Result<void> check(const Scored& text) override {
         VKFORMER_TRY(const auto tokens, generator_.tokenize(text.text));
         if (tokens.empty()) return Error{ErrorCode::InvalidArgument, "there are no tokens"};
-        if (options_.stride > 0 || tokens.size() <= generator_.context()) return {};
-        return Error{ErrorCode::InvalidArgument, std::to_string(tokens.size()) +
-                                                     " tokens are more than the context of " +
-                                                     std::to_string(generator_.context()) + "; --stride reads windows"};
+        if (options_.stride > 0 || tokens.size() <= generator_.score_context()) return {};
+        return Error{ErrorCode::InvalidArgument,
+                     std::to_string(tokens.size()) + " tokens are more than the context of " +
+                         std::to_string(generator_.score_context()) + "; --stride reads windows"};
     }
     Result<Scored> parse(std::string line) const override { return Scored{.text = std::move(line)}; }
 
 private:
     Generator generator_;
     ScoreOptions options_;
+    bool is_quiet_;
 };
 
 class TranslationsScorer final : public Scorer {
 public:
     TranslationsScorer(Translator translator, const ScoreCommand& command)
-        : translator_(std::move(translator)), source_(command.source), likeliest_(command.likeliest) {}
+        : translator_(std::move(translator)),
+          source_(command.source),
+          likeliest_(command.likeliest),
+          is_quiet_(command.device.quiet) {}
 
     static Result<std::unique_ptr<Scorer>> load(const ScoreCommand& command) {
         for (const char* const option : {"--whole", "--stride", "--context", "--cache-dtype", "--lora"})
@@ -186,7 +199,9 @@ public:
     Result<std::vector<TextScores>> score(const std::vector<Scored>& texts) override {
         std::vector<TranslatedText> all;
         for (const Scored& one : texts) all.push_back({.text = one.text, .translation = *one.translation});
-        return translator_.score(all, likeliest_);
+        return with_progress(is_quiet_, [&](const Translator::Progress& progress) {
+            return translator_.score(all, likeliest_, progress);
+        });
     }
     Result<void> check(const Scored& text) override {
         return translator_.check(TranslatedText{.text = text.text, .translation = *text.translation});
@@ -204,6 +219,7 @@ private:
     Translator translator_;
     std::string source_;
     std::uint32_t likeliest_;
+    bool is_quiet_;
 };
 
 Result<std::unique_ptr<Scorer>> load_scorer(const ScoreCommand& command) {
@@ -218,13 +234,23 @@ Result<void> score(Scorer& scorer, ScoreCommand& command, std::vector<Input<std:
     for (auto& [line, number, error] : lines) {
         inputs.push_back({.value = {.text = line}, .number = number, .error = std::move(error)});
         if (!inputs.back().error.empty()) continue;
+        if (is_blank(line)) continue;  // has no tokens
         auto parsed = scorer.parse(std::move(line));
         if (parsed)
             inputs.back().value = *std::move(parsed);
         else
             inputs.back().error = parsed.error().message;
     }
-    const auto run = [&](const std::vector<Scored>& texts) { return scorer.score(texts); };
+    const auto run = [&](const std::vector<Scored>& texts) -> Result<std::vector<TextScores>> {
+        std::vector<Scored> said;
+        for (const Scored& text : texts)
+            if (!is_blank(text.text)) said.push_back(text);
+        VKFORMER_TRY(auto found, scorer.score(said));
+        std::vector<TextScores> all;
+        for (std::size_t i = 0, next = 0; i < texts.size(); ++i)
+            all.push_back(is_blank(texts[i].text) ? TextScores() : std::move(found[next++]));
+        return all;
+    };
     VKFORMER_TRY(const auto scores,
                  command.bad.results(inputs, run, [&](const Scored& text) { return scorer.check(text); }));
     std::string out;
@@ -308,6 +334,7 @@ void add_score(CLI::App& app, Action& action) {
                     "So many of the likeliest tokens in each place, in what --json prints")
         ->check(CLI::Range(0u, 20u));
     options->bad.add(command);
+    whole->excludes(command.get_option("--skip-bad-lines"));
     command.add_flag("--json", options->json,
                      "One JSON object per line: text, translation, log_prob, perplexity, tokens, log_probs");
     options->device.add_device(command);

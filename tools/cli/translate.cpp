@@ -9,6 +9,7 @@
 #include "cli.hpp"
 #include "core/platform/terminal.hpp"
 #include "core/try.hpp"
+#include "decoding/invalid.hpp"
 #include "graph/builders.hpp"
 #include "inputs.hpp"
 #include "vkformer/translator.hpp"
@@ -118,7 +119,11 @@ Result<int> run(TranslateCommand command) {
     if (!command.device.quiet) std::fprintf(stderr, "vkformer: device: %s\n", translator.device().c_str());
     if (!command.prefix.empty()) VKFORMER_CHECK(translator.check(PrefixedText{.text = "x", .prefix = command.prefix}));
     if (command.alternatives > 0) {
-        for (const std::string& text : command.texts) VKFORMER_CHECK(show_alternatives(translator, command, text));
+        for (std::size_t i = 0; i < command.texts.size(); ++i) {
+            if (i > 0 && !command.json) VKFORMER_CHECK(print("\n"));
+            auto shown = show_alternatives(translator, command, command.texts[i]);
+            if (!shown) return decoding::of_text(i, std::move(shown).error());
+        }
         return kOk;
     }
     VKFORMER_TRY(Inputs inputs, Inputs::open("text", command.texts, ""));
@@ -153,13 +158,15 @@ void add_translate(CLI::App& app, Action& action) {
         .add_option("--hypotheses", options->hypotheses,
                     "Translations of each text that --json has, the best first: at most as many as there are beams")
         ->check(CLI::Range(1u, graph::kMaxBeams));
-    command
-        .add_option(
-            "--alternatives", options->alternatives,
-            "Ways to go on behind the prefix: so many translations of each text, each with another next token,\n"
-            "the likeliest first, behind that token's probability")
-        ->check(CLI::Range(1u, 20u));
+    auto* const alternatives =
+        command
+            .add_option(
+                "--alternatives", options->alternatives,
+                "Ways to go on behind the prefix: so many translations of each text, each with another next token,\n"
+                "the likeliest first, behind that token's probability")
+            ->check(CLI::Range(1u, 20u));
     options->bad.add(command);
+    alternatives->excludes(command.get_option("--skip-bad-lines"));
     command.add_flag("--json", options->json, "One JSON object per line: source, translation, tokens, score, further");
     options->device.add_device(command);
     options->device.add_dtype(command);
