@@ -9,6 +9,7 @@
 #include "decoding/invalid.hpp"
 
 namespace vkformer::decoding {
+
 ScoreSession::ScoreSession(graph::Backend& backend, const models::Decoder& model, const BatchOptions& options,
                            std::shared_ptr<graph::TensorStore> weights)
     : backend_(&backend),

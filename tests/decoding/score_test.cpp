@@ -5,10 +5,11 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
-#include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "decoding/generate_case.hpp"
@@ -117,6 +118,36 @@ TEST_CASE("the scores of generate() are what its answers' tokens add up to", "[d
         const auto alone = must(scorer.run({&given[i], 1}, 0));
         CHECK(sum_of(alone[0]) == Approx(sum_of(found[i])).epsilon(1e-5).margin(1e-5));
         CHECK(alone[0][0].likeliest.empty());
+    }
+}
+
+TEST_CASE("passes of other lengths have constants of their own", "[decoding][score]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const std::string name =
+        GENERATE("seq2seq/gru_dot_local_p", "seq2seq/lstm_general_bidirectional", "marian/relu_d30_h5_h3");
+    CAPTURE(backend.name(), name);
+    const auto model = must(models::load_encoder_decoder(goldens_dir() / name));
+    const auto tokens = [](std::size_t count, std::int32_t first) {
+        std::vector<std::int32_t> made;
+        for (std::size_t i = 0; i < count; ++i) made.push_back(first + static_cast<std::int32_t>(i % 7));
+        return made;
+    };
+    const auto weights = backend.make_store();
+    const auto score = [&](std::size_t len, const std::shared_ptr<graph::TensorStore>& store) {
+        const std::vector<std::int32_t> sources[] = {tokens(len, 3), tokens(len - 1, 5)},
+                                        targets[] = {tokens(len, 4), tokens(len, 6)};
+        const decoding::ScoredTarget given[] = {{.source = sources[0], .target = targets[0]},
+                                                {.source = sources[1], .target = targets[1]}};
+        decoding::TargetScorer scorer(backend, *model, DType::f32, models::WeightFormat::as_filed, store);
+        const auto found = must(scorer.run(given, 0));
+        return std::pair(sum_of(found[0]), sum_of(found[1]));
+    };
+    for (const std::size_t len : {6u, 12u, 7u}) {
+        CAPTURE(len);
+        const auto [first, second] = score(len, weights);
+        const auto [first_alone, second_alone] = score(len, backend.make_store());
+        CHECK(first == Approx(first_alone).epsilon(1e-6));
+        CHECK(second == Approx(second_alone).epsilon(1e-6));
     }
 }
 
