@@ -154,6 +154,33 @@ TEST_CASE("a text longer than the context is read in windows", "[api][score]") {
     check_tail(bare, read, second.first - second.begin, second.first - 1);
 }
 
+TEST_CASE("each window begins with what the tokenizer puts before every text", "[api][score][verse]") {
+    const auto verses =
+        std::filesystem::path(VKFORMER_SOURCE_DIR) / "samples/models/verse-writer/verse-writer-q8_0.gguf";
+    Generator generator = must(Generator::load(verses, {.device = "cpu", .context = 24, .plain_shaders = true}));
+    const std::string text =
+        "And the king said unto the people, Go ye into the city, and the LORD shall be with you in all the land of "
+        "Israel, "
+        "and in the house of your fathers, for ever and ever.";
+    const Tokens tokens = must(generator.tokenize(text)), head = must(generator.tokenize(""));
+    REQUIRE(head.size() == 1);
+    REQUIRE((tokens.size() > 34 && tokens[0] == head[0]));
+    const auto found = must(generator.score({{text}}, {.stride = 10}))[0].log_probs;
+    REQUIRE(found.size() + 1 == tokens.size());
+    for (const api::ScoreWindow& window : api::score_windows(tokens.size(), 1, 24, 10)) {
+        CAPTURE(window.begin);
+        Tokens read;
+        if (window.begin > 0) read = head;
+        const std::size_t own = read.size();
+        read.insert(read.end(), tokens.begin() + static_cast<std::ptrdiff_t>(window.begin),
+                    tokens.begin() + static_cast<std::ptrdiff_t>(window.end));
+        const auto expected = must(generator.score_tokens({{read}}))[0].log_probs;
+        for (std::size_t i = window.first; i < window.end; ++i)
+            CHECK(found[i - 1].chosen.log_prob ==
+                  Approx(expected[own + i - window.begin - 1].chosen.log_prob).margin(1e-4));
+    }
+}
+
 TEST_CASE("a context that leaves windows no room is refused", "[api][score][errors]") {
     Generator generator = load_scoring("cpu", {.context = 2});
     const Tokens text(9, 7);
