@@ -129,6 +129,8 @@ TEST_CASE("score tells translations apart", "[cli][score]") {
     const Outcome bare = run(score_dates("-q"), "2021-03-04\n");
     CHECK(bare.exit_code == 2);
     CHECK_THAT(bare.err, ContainsSubstring("line 1: there is no tab"));
+    CHECK_THAT(run(score_dates("-q"), " \t2021-03-04\n").err, ContainsSubstring("line 1: it is blank"));
+    CHECK_THAT(run(score_dates("-q --source ' ' 2021-03-04")).err, ContainsSubstring("text 1: it is blank"));
     CHECK_THAT(run(score_dates("--whole -i x")).err, ContainsSubstring("--whole is for language models"));
     CHECK_THAT(run(score_dates("--cache-dtype q8_0 x")).err, ContainsSubstring("--cache-dtype is for language models"));
     CHECK_THAT(run(score_text("--source a b")).err, ContainsSubstring("--source is for models that translate"));

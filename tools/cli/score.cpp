@@ -115,6 +115,9 @@ auto with_progress(bool is_quiet, const auto& call) {
 
 bool is_blank(const std::string& text) { return text.find_first_not_of(" \t\r") == text.npos; }
 
+/// Of a blank line; a blank source with a translation is an error.
+bool has_nothing(const Scored& text) { return is_blank(text.text) && !text.translation; }
+
 class TextsScorer final : public Scorer {
 public:
     TextsScorer(Generator generator, ScoreOptions options, bool is_quiet)
@@ -244,11 +247,11 @@ Result<void> score(Scorer& scorer, ScoreCommand& command, std::vector<Input<std:
     const auto run = [&](const std::vector<Scored>& texts) -> Result<std::vector<TextScores>> {
         std::vector<Scored> said;
         for (const Scored& text : texts)
-            if (!is_blank(text.text)) said.push_back(text);
+            if (!has_nothing(text)) said.push_back(text);
         VKFORMER_TRY(auto found, scorer.score(said));
         std::vector<TextScores> all;
         for (std::size_t i = 0, next = 0; i < texts.size(); ++i)
-            all.push_back(is_blank(texts[i].text) ? TextScores() : std::move(found[next++]));
+            all.push_back(has_nothing(texts[i]) ? TextScores() : std::move(found[next++]));
         return all;
     };
     VKFORMER_TRY(const auto scores,
