@@ -11,6 +11,7 @@ Translator, Generator, Chat, Embedder, Reranker, Transcriber, ImageClassifier an
 """
 
 from . import _core, bench, ops
+from ._chat import Chat
 from ._encoders import Embedder, Reranker
 from ._errors import (
     CancelledError,
@@ -31,7 +32,7 @@ from ._errors import (
     UnsupportedDtypeError,
     VulkanError,
 )
-from ._generator import Chat, GenerateArguments, Generator, Message, ScoreArguments
+from ._generator import GenerateArguments, Generator, Message, ScoreArguments
 from ._graph import Graph, Node, Quantized, Tensor, quantize
 from ._images import ImageClassifier, ImageEmbedder, decode_image, load_image
 from ._model import CommonArguments, Model
