@@ -12,6 +12,7 @@
 #include "core/try.hpp"
 #include "decoding/beam_session.hpp"
 #include "decoding/decoder_session.hpp"
+#include "decoding/invalid.hpp"
 
 namespace vkformer {
 namespace {
@@ -144,11 +145,18 @@ struct Generator::Impl {
                          asked.prompt_lookup);
     }
 
+    std::uint32_t score_context() const noexcept {
+        return std::min(session_options().context, language.model->config().max_positions);
+    }
     Result<std::vector<TextScores>> score(std::span<const std::vector<std::int32_t>> texts,
                                           std::span<const std::int32_t> head, const ScoreOptions& asked,
                                           const Progress& progress) {
-        const auto weights = std::visit([](const auto& s) { return s.weights(); }, session);
-        if (!scorer) scorer = std::make_unique<api::TextScorer>(*device.backend, language, session_options(), weights);
+        if (!scorer) {
+            decoding::DecoderSessionOptions scoring = session_options();
+            scoring.context = score_context();
+            scorer = std::make_unique<api::TextScorer>(*device.backend, language, scoring,
+                                                       std::visit([](const auto& s) { return s.weights(); }, session));
+        }
         return scorer->score(texts, head, asked, progress);
     }
 
@@ -197,9 +205,7 @@ Generator::~Generator() = default;
 const std::string& Generator::device() const noexcept { return impl_->device.description; }
 const GenerationTimings& Generator::timings() const noexcept { return impl_->timings; }
 std::uint32_t Generator::context() const noexcept { return impl_->session_options().context; }
-std::uint32_t Generator::score_context() const noexcept {
-    return std::min(context(), impl_->language.model->config().max_positions);
-}
+std::uint32_t Generator::score_context() const noexcept { return impl_->score_context(); }
 
 namespace {
 
@@ -250,11 +256,7 @@ Result<std::vector<std::vector<std::int32_t>>> tokenize_all(const Generator& gen
     std::vector<std::vector<std::int32_t>> tokens;
     for (std::size_t i = 0; i < texts.size(); ++i) {
         auto ids = generator.tokenize(texts[i]);
-        if (!ids) {
-            Error error = std::move(ids).error();
-            error.message = what + (" " + std::to_string(i + 1)) + ": " + error.message;
-            return error;
-        }
+        if (!ids) return decoding::numbered(what, i, std::move(ids).error());
         tokens.push_back(*std::move(ids));
     }
     return tokens;
@@ -320,11 +322,7 @@ Result<std::vector<Generation>> Generator::generate_tokens(std::span<const std::
 
     std::vector<Generation> generations;
     for (std::size_t i = 0; i < results.size(); ++i) {
-        if (const auto& failure = results[i].sequence.failure) {
-            Error error = *failure;
-            error.message = "prompt " + std::to_string(i + 1) + ": " + error.message;
-            return error;
-        }
+        if (const auto& failure = results[i].sequence.failure) return decoding::numbered("prompt", i, *failure);
         api::GenerationText& output = outputs[i];
         const std::size_t told = impl_->has_beams() ? 0 : output.text.size();
         output.finish();

@@ -28,7 +28,7 @@ TextScorer::TextScorer(graph::Backend& backend, const LanguageModel& language,
     : backend_(&backend),
       language_(&language),
       options_({.rows = 16,
-                .context = std::min(options.context, language.model->config().max_positions),
+                .context = options.context,
                 .chunk = options.chunk,
                 .dtype = options.dtype,
                 .weights = options.weights,
@@ -70,9 +70,10 @@ Result<std::vector<TextScores>> TextScorer::score(std::span<const std::vector<st
     for (std::size_t i = 0; i < texts.size(); ++i) {
         const std::vector<std::int32_t>& text = texts[i];
         if (text.size() > context && asked.stride == 0)
-            return decoding::of_text(
-                i, invalid("it has " + std::to_string(text.size()) + " tokens, the context holds " +
-                           std::to_string(context) + ": score it in windows, for which there has to be a stride"));
+            return decoding::numbered(
+                "text", i,
+                invalid("it has " + std::to_string(text.size()) + " tokens, the context holds " +
+                        std::to_string(context) + ": score it in windows, for which there has to be a stride"));
         const bool has_head =
             text.size() >= head.size() && std::ranges::equal(std::span(text).first(head.size()), head);
         const std::size_t kept = has_head ? head.size() : 0;

@@ -25,12 +25,9 @@ std::vector<ScoreWindow> score_windows(std::size_t tokens, std::size_t head, std
 /// Has caches of its own from the first call on, as long as the texts need. Backend and model outlive it.
 class TextScorer {
 public:
-    /// `options`: of the session that has the weights.
+    /// `options`: of the session that has the weights, but for the context, which is within the model's own positions.
     TextScorer(graph::Backend& backend, const LanguageModel& language, const decoding::DecoderSessionOptions& options,
                std::shared_ptr<graph::TensorStore> weights);
-
-    /// Tokens that are read together at most: of a model whose positions can be extended, its own alone.
-    std::uint32_t context() const noexcept { return options_.context; }
 
     /// As of Generator::score_tokens. `head`: what every window of a text begins with that does so itself.
     Result<std::vector<TextScores>> score(std::span<const std::vector<std::int32_t>> texts,

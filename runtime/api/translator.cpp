@@ -363,7 +363,7 @@ Result<std::vector<Translation>> Translator::translate(std::span<const PrefixedT
     for (std::size_t i = 0; i < texts.size(); ++i) {
         if (is_blank(texts[i].text)) continue;
         auto ids = impl_->encode(texts[i]);
-        if (!ids) return decoding::of_text(i, std::move(ids).error());
+        if (!ids) return decoding::numbered("text", i, std::move(ids).error());
         encoded.push_back(*std::move(ids));
         index_of.push_back(i);
     }
@@ -396,7 +396,7 @@ Result<std::vector<TextScores>> Translator::score(std::span<const TranslatedText
     std::vector<Impl::Pair> pairs;
     for (std::size_t i = 0; i < texts.size(); ++i) {
         auto pair = impl_->pair(texts[i]);
-        if (!pair) return decoding::of_text(i, std::move(pair).error());
+        if (!pair) return decoding::numbered("text", i, std::move(pair).error());
         pairs.push_back(*std::move(pair));
     }
     std::vector<decoding::ScoredTarget> targets;

@@ -34,7 +34,7 @@ void ScoreSession::told(BatchScript::Id id, std::vector<StepLogProbs> text) {
 }
 
 void ScoreSession::ended(BatchScript::Id id, const SequenceResult& result) {
-    if (result.failure && !failure_) failure_ = of_text(asked_[id].text, *result.failure);
+    if (result.failure && !failure_) failure_ = numbered("text", asked_[id].text, *result.failure);
     ++ended_;
     if (progress_ && result.finish == FinishReason::length) progress_(ended_, found_.size());
 }
@@ -74,7 +74,7 @@ Result<std::vector<std::vector<StepLogProbs>>> ScoreSession::run(
         ScoredSequence one = sequence(i);
         const std::size_t text = one.text;
         if (auto fits = script_.check(scored(std::move(one), likeliest)); !fits)
-            return of_text(text, std::move(fits).error());
+            return numbered("text", text, std::move(fits).error());
     }
     asked_.clear();
     found_.assign(count, {});

@@ -72,7 +72,7 @@ Result<void> TargetScorer::run_batch(const Programs::Prepared& prepared, std::sp
             const std::size_t position = row * target_len + i;
             StepLogProbs found = given_log_probs(pass.given, scores, tokens, values, position, text[i + 1], likeliest);
             if (std::isnan(found.chosen.log_prob)) {
-                return of_text(chosen[row], no_choice());
+                return numbered("text", chosen[row], no_choice());
             }
             results[chosen[row]].push_back(std::move(found));
         }
@@ -88,10 +88,11 @@ Result<std::vector<std::vector<StepLogProbs>>> TargetScorer::run(std::span<const
     const auto limits = model_->limits();
     for (std::size_t i = 0; i < texts.size(); ++i)
         if (rounded_len(texts[i].target.size(), limits.target_len) * limits.target_vocab > kMostNumbers)
-            return of_text(i, invalid("its target of " + std::to_string(texts[i].target.size()) +
-                                      " tokens is scored at once, and may have " +
-                                      std::to_string(kMostNumbers / limits.target_vocab) + " with a vocabulary of " +
-                                      std::to_string(limits.target_vocab)));
+            return numbered("text", i,
+                            invalid("its target of " + std::to_string(texts[i].target.size()) +
+                                    " tokens is scored at once, and may have " +
+                                    std::to_string(kMostNumbers / limits.target_vocab) + " with a vocabulary of " +
+                                    std::to_string(limits.target_vocab)));
     const auto order = stable_order(texts.size(), [&](std::size_t a, std::size_t b) {
         return std::pair(texts[a].target.size(), texts[a].source.size()) >
                std::pair(texts[b].target.size(), texts[b].source.size());

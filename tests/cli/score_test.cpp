@@ -71,6 +71,7 @@ TEST_CASE("score prints how likely texts are, and all of them", "[cli][score]") 
     CHECK(first["log_probs"][0]["token"] == first["tokens"][1]);
     CHECK(first["log_probs"][0]["likeliest"].size() == 2);
     CHECK(objects.err.empty());
+    CHECK_THAT(run(score_text("--likeliest 2 x")).err, ContainsSubstring("--likeliest needs --json"));
 }
 
 TEST_CASE("a blank line has no tokens", "[cli][score]") {

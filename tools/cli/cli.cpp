@@ -111,10 +111,11 @@ void LoraOption::add(CLI::App& command) {
 Result<std::vector<LoraOption::Counting>> LoraOption::adapters() const {
     std::vector<Counting> found;
     for (const std::string& text : given) {
+        std::string name = std::to_string(found.size() + 1);
         std::error_code ignored;
         const std::size_t equals = text.rfind('=');
         if (equals == text.npos || equals == 0 || std::filesystem::exists(utf8_path(text), ignored)) {
-            found.push_back({utf8_path(text), 1});
+            found.push_back({std::move(name), utf8_path(text), 1});
             continue;
         }
         float scale = 1;
@@ -124,7 +125,7 @@ Result<std::vector<LoraOption::Counting>> LoraOption::adapters() const {
         if (read.ec != std::errc{} || read.ptr != number.data() + number.size())
             return Error{ErrorCode::InvalidArgument, "--lora " + text + ": \"" + std::string(number) +
                                                          "\" is no number, and there is no file of that whole name"};
-        found.push_back({utf8_path(text.substr(0, equals)), scale});
+        found.push_back({std::move(name), utf8_path(text.substr(0, equals)), scale});
     }
     return found;
 }

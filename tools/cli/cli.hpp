@@ -65,6 +65,7 @@ struct CacheOption {
 struct LoraOption {
     std::vector<std::string> given;  ///< "PATH" or "PATH=SCALE"
     struct Counting {
+        std::string name;  ///< its place, from 1
         std::filesystem::path path;
         float scale;
     };

@@ -135,9 +135,6 @@ Result<std::map<std::int32_t, float>> parse_biases(const std::vector<std::string
     return biases;
 }
 
-/// Of the command line's adapters, which have no names but their places.
-std::string adapter_name(std::size_t index) { return std::to_string(index + 1); }
-
 Result<std::string> schema_text(const std::string& given) {
     if (given.starts_with("{")) return given;
     VKFORMER_TRY(const auto file, MappedFile::open(utf8_path(given)));
@@ -174,7 +171,7 @@ Result<GenerateOptions> GeneratorCommand::generate_options() const {
                             .prompt_lookup = prompt_lookup};
     VKFORMER_TRY(options.constraint, constraint());
     VKFORMER_TRY(const auto adapters, lora.adapters());
-    for (std::size_t i = 0; i < adapters.size(); ++i) options.adapters[adapter_name(i)] = adapters[i].scale;
+    for (const auto& adapter : adapters) options.adapters[adapter.name] = adapter.scale;
     const auto is_given = [&](auto... names) { return ((parsed_->count(names) > 0) || ...); };
     const bool has_rules = is_given("--top-k", "--top-p", "--min-p");
     if (!has_rules && !is_given("--temperature", "--repetition-penalty", "--presence-penalty", "--frequency-penalty",
@@ -208,8 +205,7 @@ Result<Generator> load_generator(const GeneratorCommand& command) {
     if (command.early_stopping == "never") options.beam_search.early_stopping = EarlyStopping::never;
     VKFORMER_TRY(options.shader_variants, command.device.variants_by_op());
     VKFORMER_TRY(const auto adapters, command.lora.adapters());
-    for (const auto& adapter : adapters)
-        options.adapters.push_back({.name = adapter_name(options.adapters.size()), .path = adapter.path});
+    for (const auto& adapter : adapters) options.adapters.push_back({.name = adapter.name, .path = adapter.path});
     if (!command.device.quiet) options.on_progress = show_progress;
     std::filesystem::path model = utf8_path(command.model);
     if (command.model.empty()) {

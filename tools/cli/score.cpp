@@ -138,8 +138,7 @@ public:
         VKFORMER_TRY(options.shader_variants, command.device.variants_by_op());
         VKFORMER_TRY(const auto adapters, command.lora.adapters());
         ScoreOptions asked = {.likeliest = command.likeliest, .stride = command.stride};
-        for (const auto& [path, scale] : adapters) {
-            const std::string name = "lora " + std::to_string(options.adapters.size() + 1);
+        for (const auto& [name, path, scale] : adapters) {
             options.adapters.push_back({.name = name, .path = path});
             asked.adapters.emplace(name, scale);
         }
@@ -277,6 +276,8 @@ Result<void> score_whole(Scorer& scorer, const ScoreCommand& command, Sums& sums
 }
 
 Result<int> run(ScoreCommand command) {
+    if (command.likeliest > 0 && !command.json)
+        return Error{ErrorCode::InvalidArgument, "--likeliest needs --json, which has room for more than one"};
     VKFORMER_TRY(const auto scorer, load_scorer(command));
     if (!command.device.quiet) std::fprintf(stderr, "vkformer: device: %s\n", scorer->device().c_str());
     Sums sums;

@@ -122,7 +122,7 @@ Result<int> run(TranslateCommand command) {
         for (std::size_t i = 0; i < command.texts.size(); ++i) {
             if (i > 0 && !command.json) VKFORMER_CHECK(print("\n"));
             auto shown = show_alternatives(translator, command, command.texts[i]);
-            if (!shown) return decoding::of_text(i, std::move(shown).error());
+            if (!shown) return decoding::numbered("text", i, std::move(shown).error());
         }
         return kOk;
     }
