@@ -60,7 +60,7 @@ test_python() {
     rm -rf "$folder"
     cmake --install "build/$preset" --prefix "$folder/vkformer" >/dev/null || return 1
     /usr/bin/python3 -m venv "$folder/venv" || return 1
-    "$folder/venv/bin/pip" install --quiet --disable-pip-version-check . pytest mypy "pyright[nodejs]" openai anthropic libretranslatepy websocket-client \
+    "$folder/venv/bin/pip" install --quiet --disable-pip-version-check '.[ray]' pytest mypy "pyright[nodejs]" openai anthropic libretranslatepy websocket-client \
         --config-settings=build-dir="$folder/module" --config-settings=cmake.define.VKFORMER_PYTHON_INSTALLED=ON \
         --config-settings=cmake.define.CMAKE_PREFIX_PATH="$folder/vkformer" || return 1
     VKFORMER_PROGRAM="$folder/vkformer/bin/vkformer" OPENBLAS_NUM_THREADS=1 \

@@ -8,7 +8,6 @@ raises FileNotFoundError. docs/benchmark.md says what is measured and how. Ctrl-
 
 import json
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -16,7 +15,7 @@ from html import escape
 from pathlib import Path as _Path
 from typing import Any, Literal, SupportsFloat, TypeAlias
 
-from . import _inputs
+from . import _inputs, _program
 from ._errors import Error
 from ._inputs import Path
 
@@ -160,7 +159,7 @@ def _report(
 
 
 def _run(arguments: list[str], program: Path | None) -> dict[str, Any]:
-    command = [_program(program), "bench", *arguments]
+    command = [_program.find(program, "benchmarks are"), "bench", *arguments]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     try:
         document = json.loads(done.stdout)  # printed too where a result is wrong and the exit code is 1
@@ -171,20 +170,6 @@ def _run(arguments: list[str], program: Path | None) -> dict[str, Any]:
         message = "\n".join(line for line in said if "error" in line) or "\n".join(said[-3:])
         raise Error(message.removeprefix("vkformer: error: ") or f"{command[0]} ended with code {done.returncode}")
     return document
-
-
-def _program(given: Path | None) -> str:
-    if given is not None or os.environ.get("VKFORMER_PROGRAM"):
-        wanted = os.fsdecode(given) if given is not None else os.environ["VKFORMER_PROGRAM"]
-        if found := shutil.which(wanted):
-            return found
-        raise FileNotFoundError(f"{wanted} is no program that can be run")
-    if found := shutil.which("vkformer"):
-        return found
-    raise FileNotFoundError(
-        "the program vkformer is not in PATH, and benchmarks are its work: build and install it (README.md), or say "
-        "where it is by program=… or VKFORMER_PROGRAM"
-    )
 
 
 def _repeated(option: str, values: Several) -> list[str]:

@@ -1,0 +1,529 @@
+# SPDX-License-Identifier: MIT
+"""Models on the nodes of a Ray cluster: here several nodes of one machine."""
+
+import http.client
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import wave
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import CLIP, DATES, GOLDENS, PICTURES, TEXTS, VIT, read_tensor, vulkan_devices
+
+import vkformer
+
+ray = pytest.importorskip("ray")
+pytest.importorskip("soundfile")
+os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_MODE="disabled", RAY_DATA_DISABLE_PROGRESS_BARS="1")
+
+import ray.data  # noqa: E402
+from ray import cloudpickle, serve  # noqa: E402
+from ray.cluster_utils import Cluster  # noqa: E402
+
+import vkformer.ray as on_ray  # noqa: E402
+from vkformer.ray import _claims, _places, _replica, _workers  # noqa: E402
+
+SENTENCES = GOLDENS / "sentences" / "embedder"
+CROSS = GOLDENS / "sentences" / "cross_encoder"
+WHISPER = GOLDENS / "speech" / "whisper_texts"
+PLAIN = {"plain_shaders": True}
+NODES = 3
+TEXTS_IN_THE_JOB = 10_000
+
+
+@pytest.fixture
+def claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Locks in a folder of their own."""
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    return tmp_path / f"vkformer-claims-{os.getuid()}"
+
+
+class TestClaims:
+    def test_what_is_claimed_is_nobody_elses(self, claims: Path) -> None:
+        first = _claims.claim(["a", "b"], 1.0, 0)
+        second = _claims.claim(["a", "b"], 1.0, 0)
+        assert first and second and {first.name, second.name} == {"a", "b"}
+        assert _claims.claim(["a", "b"], 0.01, 0) is None
+        first.release()
+        again = _claims.claim(["a", "b"], 1.0, 0)
+        assert again and again.name == first.name
+
+    @pytest.mark.parametrize("workers", [1, 2, 3, 5, 7, 12])
+    def test_parts_fill_devices_evenly(self, claims: Path, workers: int) -> None:
+        part = np.floor(1e4 / workers) / 1e4
+        taken = [_claims.claim(["a", "b"], part, 0) for _ in range(2 * workers)]
+        names = [one.name for one in taken if one]
+        assert names.count("a") == names.count("b") == workers
+
+    def test_a_killed_process_holds_nothing(self, claims: Path) -> None:
+        work = f"""
+import sys, tempfile, time
+tempfile.gettempdir = lambda: {str(claims.parent)!r}
+from vkformer.ray._claims import claim
+held = claim(["a"], 1.0, 0)
+print(held is not None, flush=True)
+time.sleep(600)
+"""
+        child = subprocess.Popen([sys.executable, "-c", work], stdout=subprocess.PIPE, text=True)
+        assert child.stdout and child.stdout.readline() == "True\n"
+        assert _claims.claim(["a"], 1.0, 0) is None
+        child.kill()
+        assert _claims.claim(["a"], 1.0, 30) is not None
+        child.wait()
+        child.stdout.close()
+
+    def test_a_folder_that_others_can_write_is_refused(self, claims: Path) -> None:
+        claims.mkdir()
+        claims.chmod(0o777)
+        with pytest.raises(RuntimeError, match="remove it"):
+            _claims.claim(["a"], 1.0, 0)
+        claims.rmdir()
+        claims.symlink_to("/etc")
+        with pytest.raises(RuntimeError, match="remove it"):
+            _claims.claim(["a"], 1.0, 0)
+
+
+class TestWorkers:
+    """Each beside the model itself."""
+
+    def test_embedder(self) -> None:
+        texts = ["a cat", "a dog", "nothing"]
+        with vkformer.Embedder(SENTENCES, "cpu", **PLAIN) as model:
+            expected = model.embed(texts)
+        batch = on_ray.Embedder(SENTENCES, "cpu", **PLAIN)({"text": np.array(texts, object), "id": np.arange(3)})
+        assert list(batch) == ["text", "id", "embedding"]
+        np.testing.assert_array_equal(batch["embedding"], expected)
+
+    def test_reranker(self) -> None:
+        with vkformer.Reranker(CROSS, "cpu", **PLAIN) as model:
+            expected = model.score([("a cat", "a dog"), ("a cat", "a cat")])
+        worker = on_ray.Reranker(CROSS, "cpu", query="q", text="t", **PLAIN)
+        found = worker({"q": np.array(["a cat", "a cat"], object), "t": np.array(["a dog", "a cat"], object)})
+        np.testing.assert_array_equal(found["score"], expected)
+
+    def test_translator_tells_all_where_it_is_asked(self) -> None:
+        worker = on_ray.Translator(DATES, "cpu", details="all", beams=2, hypotheses=2, **PLAIN)
+        found = worker({"text": np.array(["4. März 2021", ""], object)})
+        assert list(found["translation"]) == ["2021-03-04", ""]
+        first = json.loads(found["all"][0])
+        assert first["text"] == "2021-03-04" and len(first["further"]) == 1 and first["score"] < 0
+
+    def test_generator_takes_prompts_and_conversations(self) -> None:
+        with vkformer.Generator(TEXTS, "cpu", **PLAIN) as model:
+            expected = [one.text for one in model.generate(["Hello", "World"], max_tokens=9)]
+        worker = on_ray.Generator(TEXTS, "cpu", arguments={"max_tokens": 9}, details="details", **PLAIN)
+        found = worker({"prompt": np.array(["Hello", "World"], object)})
+        assert list(found["text"]) == expected
+        assert json.loads(found["details"][1])["finish"] == "length"
+        worker.model.close()
+
+        turns = [{"role": "user", "content": "Hi"}]
+        with vkformer.Generator(TEXTS, "cpu", **PLAIN) as model:
+            answer, text = model.chat(turns, max_tokens=5).text, model.generate("Hi", max_tokens=5).text
+        worker = on_ray.Generator(TEXTS, "cpu", arguments={"max_tokens": 5}, **PLAIN)
+        assert list(worker({"prompt": _objects([turns, np.array(turns, object), "Hi"])})["text"]) == [answer, answer, text]
+        with pytest.raises(TypeError, match="list of messages"):
+            worker({"prompt": _objects([7])})
+
+    def test_transcriber_takes_files_and_samples(self) -> None:
+        clip = read_tensor(WHISPER / "golden.safetensors", "clip0").astype(np.float32)
+        clip = (np.round(clip / max(1, np.abs(clip).max()) * 32767) / 32768).astype(np.float32)
+        options: dict[str, Any] = {"temperatures": 0, "timestamps": False, **PLAIN}
+        with vkformer.Transcriber(WHISPER, "cpu", **options) as model:
+            expected = model.transcribe(clip)
+            rate = model.sample_rate
+        file = io.BytesIO()
+        with wave.open(file, "wb") as sound:
+            sound.setparams((2, 2, rate, 0, "NONE", ""))
+            sound.writeframes(np.repeat(clip * 32768, 2).astype("<i2").tobytes())
+        worker = on_ray.Transcriber(WHISPER, "cpu", details="all", errors="column", **options)
+        found = worker({"bytes": _objects([file.getvalue(), b"no sound"])})
+        assert found["text"][0] == expected.text and found["error"][0] is None
+        assert json.loads(found["all"][0])["language"] == expected.language
+        assert found["text"][1] is None and "cannot be read" in found["error"][1]
+
+        sampled = on_ray.Transcriber(WHISPER, "cpu", input="amplitude", sample_rate="rate", **options)
+        twice = np.repeat(clip, 2)  # as it were, at twice the rate
+        found = sampled({"amplitude": _objects([np.stack([clip, clip]), twice]), "rate": np.array([rate, 2 * rate])})
+        assert found["text"][0] == expected.text
+        assert sampled._samples(twice, 2 * rate).shape == clip.shape
+        np.testing.assert_allclose(sampled._samples(np.stack([clip, -clip]), rate), 0)
+
+    def test_images(self) -> None:
+        file = (PICTURES / "colour.png").read_bytes()
+        pixels = vkformer.load_image(PICTURES / "colour.png")
+        with vkformer.ImageClassifier(VIT, "cpu", **PLAIN) as model:
+            best = model.classify(pixels)[0]
+        found = on_ray.ImageClassifier(VIT, "cpu", **PLAIN)({"image": _objects([file, pixels])})
+        assert list(found["label"]) == [best.label] * 2
+        np.testing.assert_allclose(found["probability"], best.probability, rtol=1e-6)
+        with vkformer.ImageEmbedder(CLIP, "cpu", **PLAIN) as clip:
+            expected = clip.embed_images([pixels, pixels])
+        np.testing.assert_array_equal(
+            on_ray.ImageEmbedder(CLIP, "cpu", **PLAIN)({"image": _objects([file, pixels])})["embedding"], expected
+        )
+
+    def test_a_row_that_fails_ends_the_job_or_says_why(self) -> None:
+        rows = {"text": _objects(["4. März 2021", None, "x" * 5000, "5. März 2021"])}
+        with pytest.raises(TypeError, match="'text' has NoneType"):
+            on_ray.Translator(DATES, "cpu", **PLAIN)(rows)
+        found = on_ray.Translator(DATES, "cpu", errors="column", **PLAIN)(rows)
+        assert list(found["translation"]) == ["2021-03-04", None, None, "2021-03-05"]
+        assert found["error"][0] is None and found["error"][3] is None
+        assert "TypeError" in found["error"][1] and "InvalidArgumentError" in found["error"][2]
+
+        vectors = on_ray.Embedder(SENTENCES, "cpu", errors="column", **PLAIN)({"text": _objects(["a cat", None])})
+        assert np.isfinite(vectors["embedding"][0]).all() and np.isnan(vectors["embedding"][1]).all()
+        assert vectors["embedding"].dtype == np.float32
+        empty = on_ray.Embedder(SENTENCES, "cpu", errors="column", **PLAIN)({"text": _objects([])})
+        assert empty["embedding"].shape == (0, vectors["embedding"].shape[1]) and len(empty["error"]) == 0
+
+    def test_what_is_no_fault_of_a_row_ends_the_job(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        worker = on_ray.Embedder(SENTENCES, "cpu", errors="column", **PLAIN)
+
+        def lost(*_: object) -> None:
+            raise vkformer.VulkanError("the driver has had enough")
+
+        monkeypatch.setattr(worker.model, "embed", lost)
+        with pytest.raises(vkformer.VulkanError):
+            worker({"text": _objects(["a cat"])})
+
+    def test_a_lost_device_costs_a_batch_a_second_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        worker = on_ray.Embedder(SENTENCES, "cpu", **PLAIN)
+        expected = worker({"text": _objects(["a cat"])})["embedding"]
+        lost = worker.model
+
+        def lose(*_: object) -> None:
+            raise vkformer.DeviceLostError("gone")
+
+        monkeypatch.setattr(lost, "embed", lose)
+        np.testing.assert_array_equal(worker({"text": _objects(["a cat"])})["embedding"], expected)
+        assert lost.closed and worker.model is not lost
+        monkeypatch.setattr(vkformer.Embedder, "embed", lose)
+        with pytest.raises(vkformer.DeviceLostError):
+            worker({"text": _objects(["a cat"])})
+
+    def test_columns(self) -> None:
+        with pytest.raises(ValueError, match="one name"):
+            on_ray.Translator(DATES, "cpu", output="a", details="a", **PLAIN)
+        with pytest.raises(ValueError, match="errors is 'ignore'"):
+            on_ray.Translator(DATES, "cpu", errors="ignore", **PLAIN)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="beems"):
+            on_ray.Translator(DATES, "cpu", beems=2)
+        worker = on_ray.Translator(DATES, "cpu", **PLAIN)
+        with pytest.raises(ValueError, match="no column 'text', but 'line'"):
+            worker({"line": _objects(["x"])})
+        with pytest.raises(ValueError, match="'translation' already"):
+            worker({"text": _objects(["x"]), "translation": _objects(["y"])})
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """A head that does no work, and nodes with one processor each; the first has the machine's Vulkan devices too."""
+    small = {"object_store_memory": 100_000_000}
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **small})
+    software = _places.resources(software=True)
+    made.workers = [made.add_node(num_cpus=1, resources=software if i == 0 else {}, **small) for i in range(NODES)]
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # nodes do not have this file
+    ray.init(address=made.address, log_to_driver=False)
+    ray.data.DataContext.get_current().execution_options.preserve_order = True
+    try:
+        yield made
+    finally:
+        ray.shutdown()
+        made.shutdown()
+
+
+class TestCluster:
+    def test_workers_take_devices_of_their_own(self, cluster: Any) -> None:
+        if not vulkan_devices():
+            pytest.skip("there is no Vulkan device")
+        count = int(_places.resources(software=True).get(on_ray.SOFTWARE_DEVICE, 0))
+        if not count:
+            pytest.skip("all Vulkan devices are GPUs")
+        options = on_ray.on_devices(software=True)
+        assert options["resources"] == {on_ray.SOFTWARE_DEVICE: 1.0} and options["compute"].max_size == count
+        probe = ray.remote(num_cpus=0, **{"resources": options["resources"]})(_Probe)
+        probes = [probe.remote() for _ in range(count)]
+        devices = [ray.get(one.device.remote()) for one in probes]
+        assert len(set(devices)) == count and not any("CPU (float)" in name for name in devices)
+        ray.get(probes[0].__ray_ready__.remote())
+        ray.kill(probes[0])
+        assert ray.get(probe.remote().device.remote()) == devices[0]
+        for one in probes[1:]:
+            ray.kill(one)
+
+    def test_a_processor_is_one_workers_alone(self, cluster: Any) -> None:
+        probe = ray.remote(num_cpus=1)(_Probe)
+        probes = [probe.remote() for _ in range(min(NODES, len(os.sched_getaffinity(0))))]
+        taken = [ray.get(one.processors.remote()) for one in probes]
+        assert all(len(one) == 1 for one in taken)
+        assert len({*sum(taken, [])}) == len(probes)
+        assert all(ray.get(one.device.remote()) == "CPU (float)" for one in probes)
+        for one in probes:
+            ray.kill(one)
+
+    def test_asked_for_what_is_not_there(self, cluster: Any) -> None:
+        with pytest.raises(RuntimeError, match=r"vkformer_device: start each with ray start --resources="):
+            on_ray.on_devices()
+        with pytest.raises(ValueError, match="expected 1 to 12"):
+            on_ray.on_devices(workers_per_device=13)
+        with pytest.raises(RuntimeError, match="no node of the cluster has 99 processors"):
+            on_ray.on_cpus(99)
+        assert on_ray.on_cpus(1)["compute"].max_size == NODES
+
+    def test_sound_files_to_json_lines(self, cluster: Any, tmp_path: Path) -> None:
+        clip = read_tensor(WHISPER / "golden.safetensors", "clip0").astype(np.float64)
+        (tmp_path / "in").mkdir()
+        for i in range(4):
+            with wave.open(str(tmp_path / "in" / f"{i}.wav"), "wb") as sound:
+                sound.setparams((1, 2, 16000, 0, "NONE", ""))
+                sound.writeframes((clip / max(1, np.abs(clip).max()) * 32767).astype("<i2").tobytes())
+        options = {"path": str(WHISPER), "temperatures": 0, "timestamps": False, **PLAIN}
+        ray.data.read_binary_files(str(tmp_path / "in"), include_paths=True).map_batches(
+            on_ray.Transcriber, fn_constructor_kwargs=options, batch_size=2, **on_ray.on_cpus()
+        ).drop_columns(["bytes"]).write_json(str(tmp_path / "out"))
+        rows = [json.loads(line) for file in (tmp_path / "out").iterdir() for line in file.read_text().splitlines()]
+        assert sorted(row["path"][-5:] for row in rows) == ["0.wav", "1.wav", "2.wav", "3.wav"]
+        assert len({row["text"] for row in rows}) == 1 and rows[0]["text"]
+
+    def test_a_node_dies_in_the_middle_of_a_job(self, cluster: Any, tmp_path: Path) -> None:
+        import pyarrow.parquet
+
+        lines = [f"sentence number {i} about {('cats', 'dogs', 'the weather')[i % 3]}" for i in range(TEXTS_IN_THE_JOB)]
+        given = tmp_path / "in.jsonl"
+        given.write_text("".join(json.dumps({"id": i, "text": line}) + "\n" for i, line in enumerate(lines)))
+        with vkformer.Embedder(SENTENCES, "cpu", **PLAIN) as model:
+            expected = model.embed(lines)
+        out = tmp_path / "out"
+        parts = 60
+
+        def written() -> int:
+            return len(list(out.glob("*.parquet"))) if out.exists() else 0
+
+        killed_after: list[int] = []
+
+        def kill() -> None:
+            while written() < 3:
+                time.sleep(0.01)
+            killed_after.append(written())
+            cluster.remove_node(cluster.workers.pop(), allow_graceful=False)
+
+        killer = threading.Thread(target=kill, daemon=True)
+        killer.start()
+        ray.data.read_json(str(given), override_num_blocks=parts).map_batches(
+            on_ray.Embedder,
+            fn_constructor_kwargs={"path": str(SENTENCES), **PLAIN},
+            batch_size=32,
+            **on_ray.on_cpus(),
+        ).write_parquet(str(out))
+        killer.join(60)
+        rows = sorted(
+            (row for file in out.glob("*.parquet") for row in pyarrow.parquet.read_table(file).to_pylist()),
+            key=lambda row: int(row["id"]),
+        )
+        assert killed_after and killed_after[0] < parts / 2  # most was still to be done
+        assert [row["id"] for row in rows] == list(range(TEXTS_IN_THE_JOB))
+        assert [row["text"] for row in rows] == lines
+        np.testing.assert_allclose(np.array([row["embedding"] for row in rows]), expected, rtol=0, atol=1e-6)
+
+
+class _Probe:
+    """Tells where a worker works."""
+
+    def __init__(self) -> None:
+        self._worker = on_ray.Embedder(str(SENTENCES), **PLAIN)
+
+    def device(self) -> str:
+        return self._worker.model.device
+
+    def processors(self) -> list[int]:
+        return sorted(os.sched_getaffinity(0))
+
+
+@pytest.fixture(scope="module")
+def service(cluster: Any) -> Iterator[int]:
+    """The port of Ray's proxy before two models."""
+    port = 18347
+    serve.start(http_options={"host": "127.0.0.1", "port": port})
+    serve.run(
+        on_ray.server(
+            {"texts": TEXTS, "vectors": SENTENCES},
+            arguments=["--plain", "--allow-origin", "https://page.example"],
+            ray_actor_options={"num_cpus": 1},
+            health_check_period_s=1,
+        ),
+        route_prefix="/",
+    )
+    yield port
+    serve.shutdown()
+
+
+def _program() -> str:
+    found = os.environ.get("VKFORMER_PROGRAM")
+    if not found:
+        pytest.skip("VKFORMER_PROGRAM does not say where the program is")
+    return found
+
+
+def _ask(port: int, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, dict[str, str], bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    sent = {"content-type": "application/json"} if body is not None else {}
+    connection.request(method, path, body if isinstance(body, bytes) else body and json.dumps(body), {**sent, **headers})
+    answer = connection.getresponse()
+    content = answer.read()
+    connection.close()
+    return answer.status, {name.lower(): value for name, value in answer.getheaders()}, content
+
+
+def _children() -> list[int]:
+    """Servers that run on this machine."""
+    found = subprocess.run(["pgrep", "-f", f"^{_program()} serve --port 0"], capture_output=True, text=True, check=False)
+    return [int(line) for line in found.stdout.split()]
+
+
+def _wait(until: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not until():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+COMPLETION = {"model": "texts", "prompt": "Hello", "max_tokens": 12, "temperature": 0}
+
+
+@pytest.mark.usefixtures("claims")
+class TestServe:
+    def test_answers_are_those_of_the_server(self, service: int) -> None:
+        command = [_program(), "serve", "-q", "--plain", "--device", "cpu", "--port", "0", "--json-logs"]
+        command += ["--model", f"texts={TEXTS}", "--model", f"vectors={SENTENCES}", "--allow-origin", "https://page.example"]
+        direct = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        assert direct.stderr
+        port = 0
+        for line in direct.stderr:
+            said = json.loads(line)
+            port = int(said["port"]) if said["event"] == "listening" else port
+            if said["event"] == "ready":
+                break
+        asked: list[tuple[Any, ...]] = [
+            ("GET", "/health"),
+            ("GET", "/openapi.json"),
+            ("GET", "/"),
+            ("GET", "/none?a=%2F"),
+            ("PUT", "/v1/models"),
+            ("POST", "/v1/completions", COMPLETION),
+            ("POST", "/v1/completions", {**COMPLETION, "stream": True}),
+            ("POST", "/v1/completions", {**COMPLETION, "max_tokens": -1}),
+            ("POST", "/v1/completions", {**COMPLETION, "model": "nobody"}),
+            ("POST", "/v1/completions", b"{"),
+            ("POST", "/v1/embeddings", {"model": "vectors", "input": ["a cat", "ein Hund"]}),
+            ("POST", "/tokenize", {"model": "texts", "content": "Hello", "prompt": "Hello"}),
+        ]
+        try:
+            for request in asked:
+                status, headers, content = _ask(port, *request)
+                through = _ask(service, *request)
+                assert through[0] == status, request
+                assert through[1].get("content-type") == headers.get("content-type"), request
+                assert through[1].get("content-security-policy") == headers.get("content-security-policy")
+                assert _steady(through[2]) == _steady(content), request
+                assert "," not in through[1].get("x-request-id", "")
+            for origin, status in (("https://page.example", 200), ("https://evil.example", 403)):
+                assert _ask(port, "GET", "/v1/models", Origin=origin)[0] == status
+                assert _ask(service, "GET", "/v1/models", Origin=origin)[0] == status
+            assert _ask(service, "GET", "/v1/models", Host="evil.example")[0] == _ask(port, "GET", "/v1/models", Host="evil.example")[0]
+        finally:
+            direct.terminate()
+            direct.wait()
+            direct.stderr.close()
+
+    def test_pieces_come_as_they_are_made_and_who_leaves_is_forgotten(self, service: int) -> None:
+        def running() -> float:
+            text = _ask(service, "GET", "/metrics")[2].decode()
+            return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith("vkformer_running_sequences"))
+
+        connection = http.client.HTTPConnection("127.0.0.1", service, timeout=60)
+        body = json.dumps({**COMPLETION, "max_tokens": 60, "stream": True, "ignore_eos": True})
+        connection.request("POST", "/v1/completions", body, {"content-type": "application/json"})
+        answer = connection.getresponse()
+        assert answer.readline().startswith(b"data: ")
+        answer.close()
+        connection.close()
+        _wait(lambda: running() == 0)
+
+    def test_a_server_that_ends_is_started_anew(self, service: int) -> None:
+        (first,) = _children()
+        os.kill(first, signal.SIGKILL)
+        _wait(lambda: (found := _children()) != [] and found != [first])
+        _wait(lambda: _ask(service, "GET", "/health")[0] == 200)
+        assert _ask(service, "POST", "/v1/completions", COMPLETION)[0] == 200
+
+    def test_a_replica_that_is_killed_leaves_no_server(self, service: int) -> None:
+        (first,) = _children()
+        guard = int(Path(f"/proc/{first}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        replica = int(Path(f"/proc/{guard}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        os.kill(replica, signal.SIGKILL)
+        _wait(lambda: first not in _children())
+        _wait(lambda: _ask(service, "GET", "/health")[0] == 200)
+
+
+class TestServerOfAReplica:
+    """Without Ray."""
+
+    def test_what_it_cannot_do_it_says(self, tmp_path: Path) -> None:
+        with pytest.raises(ValueError, match="needs a model"):
+            on_ray.server({})
+        with pytest.raises(ValueError, match="has --port=1"):
+            on_ray.server({"a": TEXTS}, arguments=["--port=1"])
+        with pytest.raises(TypeError, match="expected str"):
+            on_ray.server({"a": TEXTS}, arguments=[1])  # type: ignore[list-item]
+        command = ["serve", "--port", "0", "--json-logs", "--model", f"a={tmp_path / 'none'}"]
+        with pytest.raises(RuntimeError, match=r"ended with code \d+\n(.|\n)*none"):
+            _replica.Replica(command, "cpu", _program(), 60)
+        with pytest.raises(FileNotFoundError, match="no program that can be run"):
+            _replica.Replica(command, "cpu", "/none", 60)
+
+    def test_one_that_takes_too_long_is_ended(self, tmp_path: Path) -> None:
+        slow = tmp_path / "slow"
+        slow.write_text("#!/bin/sh\nexec sleep 600\n")
+        slow.chmod(0o755)
+        with pytest.raises(TimeoutError, match=r"not ready after 0\.2 s"):
+            _replica.Replica(["serve"], "cpu", str(slow), 0.2)
+
+
+def _steady(content: bytes) -> Any:
+    """Without what no two answers share: ids and times."""
+    import re
+
+    return re.sub(rb'"(id|created|created_at)":("[^"]*"|\d+)', b"", content)
+
+
+def _objects(values: list[Any]) -> Any:
+    column = np.empty(len(values), object)
+    for i, value in enumerate(values):
+        column[i] = value
+    return column
+
+
+def test_workers_are_the_models_that_have_them() -> None:
+    """A model that gains a class here has its worker named like it."""
+    workers = {name for name in on_ray.__all__ if isinstance(getattr(on_ray, name), type)} - {"Worker"}
+    assert workers == {"Embedder", "Generator", "ImageClassifier", "ImageEmbedder", "Reranker", "Transcriber", "Translator"}
+    assert all(issubclass(getattr(on_ray, name), _workers.Worker) for name in workers)
+
+
+def test_the_machine_tells_what_it_has() -> None:
+    told = subprocess.run([sys.executable, "-m", "vkformer.ray", "--software"], capture_output=True, text=True, check=True)
+    assert json.loads(told.stdout) == on_ray.resources(software=True)
+    devices = vkformer.devices() if vulkan_devices() else []
+    software = {one.uuid for one in devices if one.type == "cpu" and not one.unusable}
+    assert on_ray.resources(software=True).get(on_ray.SOFTWARE_DEVICE, 0) == len(software)

@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: MIT
+import argparse
+import json
+
+from ._places import resources
+
+parser = argparse.ArgumentParser(
+    prog="python -m vkformer.ray",
+    description='What this machine has, as JSON, for ray start --resources="$(python -m vkformer.ray)": its GPUs.',
+)
+parser.add_argument("--software", action="store_true", help="Vulkan devices that are CPUs (lavapipe, SwiftShader) too")
+print(json.dumps(resources(software=parser.parse_args().software)))

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: MIT
+"""Which devices a cluster has, and which of them a worker takes."""
+
+import math
+import os
+from typing import Any
+
+import ray
+import ray.data
+
+from .. import _core
+from .._errors import NoDeviceError, NoVulkanLoaderError
+from .._results import Device
+from ._claims import Claim, claim
+
+#: Names of resources: GPUs, and Vulkan devices that are CPUs (lavapipe, SwiftShader).
+DEVICE = "vkformer_device"
+SOFTWARE_DEVICE = "vkformer_software_device"
+
+WAIT = 30.0
+"""Seconds for a worker that ends to give its device back."""
+
+
+def resources(*, software: bool = False) -> dict[str, float]:
+    """What this machine has, for ``ray.init(resources=…)``; ``python -m vkformer.ray`` prints it for
+    ``ray start --resources=…``: how many GPUs as "vkformer_device".
+
+    software: Vulkan devices that are CPUs too, as "vkformer_software_device".
+    None of a kind, nothing of it; no Vulkan loader or driver, nothing.
+    """
+    counted = {DEVICE: float(len(_usable(False)))}
+    if software:
+        counted[SOFTWARE_DEVICE] = float(len(_usable(True)))
+    return {name: count for name, count in counted.items() if count}
+
+
+def on_devices(*, workers_per_device: int = 1, software: bool = False) -> dict[str, Any]:
+    """Arguments of ``Dataset.map_batches``: a worker for every GPU of the cluster, or several.
+
+    software: on Vulkan devices that are CPUs, in place of GPUs.
+    Raises: ValueError (workers_per_device not 1 to 12), RuntimeError (no node of the cluster has told of a device).
+    """
+    if not 1 <= workers_per_device <= 12:
+        raise ValueError(f"workers_per_device is {workers_per_device}, expected 1 to 12")
+    name = SOFTWARE_DEVICE if software else DEVICE
+    count = int(ray.cluster_resources().get(name, 0))  # type: ignore[no-untyped-call]
+    if not count:
+        told = 'ray start --resources="$(python -m vkformer.ray{})"'.format(" --software" if software else "")
+        raise RuntimeError(
+            f"no node of the cluster has the resource {name}: start each with {told}, or this one with "
+            f"ray.init(resources=vkformer.ray.resources({'software=True' if software else ''}))"
+        )
+    # A little less than the part itself: three thirds, rounded up, would not fit.
+    part = 1.0 if workers_per_device == 1 else math.floor(1e4 / workers_per_device) / 1e4
+    return {"resources": {name: part}, "compute": _pool(count * workers_per_device)}
+
+
+def on_cpus(threads: int = 1) -> dict[str, Any]:
+    """Arguments of ``Dataset.map_batches``: workers on the CPU backend, each with so many processors of its own, as many
+    as the cluster has room for.
+
+    Raises: ValueError (no threads), RuntimeError (no node has so many processors).
+    """
+    if threads < 1:
+        raise ValueError(f"threads is {threads}, expected at least 1")
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    workers = sum(int(node["Resources"].get("CPU", 0)) // threads for node in nodes if node["Alive"])
+    if not workers:
+        raise RuntimeError(f"no node of the cluster has {threads} processors")
+    return {"num_cpus": threads, "compute": _pool(workers)}
+
+
+def _pool(most: int) -> ray.data.ActorPoolStrategy:
+    """One is enough to begin with: a node that is not there yet, or not any more, holds up no job."""
+    return ray.data.ActorPoolStrategy(min_size=1, max_size=most)
+
+
+def place(device: str | int | None) -> tuple[str | int, list[Claim]]:
+    """The device for a worker, and what holds it: the given one; else the one that its resources stand for.
+
+    Raises: RuntimeError (no device is free on this machine).
+    """
+    if device is not None:
+        return device, []
+    assigned: dict[str, float] = ray.get_runtime_context().get_assigned_resources()  # type: ignore[no-untyped-call]
+    for name, software in ((DEVICE, False), (SOFTWARE_DEVICE, True)):
+        if name not in assigned:
+            continue
+        ids = [found.uuid for found in _usable(software)]
+        taken = claim(ids, min(1.0, assigned[name]), WAIT)
+        if taken is None:
+            raise RuntimeError(
+                f"none of this node's {len(ids)} devices is free for a worker with {assigned[name]:g} {name}: "
+                "more was said to be here than is, or others than this cluster's workers have it"
+            )
+        return taken.name, [taken]
+    return "cpu", _take_processors(max(1, int(assigned.get("CPU", 1))))
+
+
+def _take_processors(count: int) -> list[Claim]:
+    """Has this process run on so many processors that no other worker has, as far as there are."""
+    allowed = sorted(os.sched_getaffinity(0))
+    count = min(count, len(allowed))
+    claims: list[Claim] = []
+    for one in allowed:
+        taken = claim([f"processor-{one}"], 1.0, 0.0) if len(claims) < count else None
+        if taken is not None:
+            claims.append(taken)
+    own = [int(taken.name.removeprefix("processor-")) for taken in claims]
+    shared = [one for one in allowed if one not in own][: count - len(own)]
+    for thread in os.listdir("/proc/self/task"):  # those that are there; the others have it from them
+        try:
+            os.sched_setaffinity(int(thread), {*own, *shared})
+        except ProcessLookupError:
+            pass  # it has ended
+    return claims
+
+
+def _usable(software: bool) -> list[Device]:
+    """Each once: a GPU with two drivers is one."""
+    try:
+        found = [Device(*fields) for fields in _core.devices()]
+    except (NoVulkanLoaderError, NoDeviceError):
+        return []
+    kind = {one.uuid: one for one in reversed(found) if not one.unusable and (one.type == "cpu") == software}
+    return sorted(kind.values(), key=lambda one: one.index)
