@@ -64,6 +64,9 @@ struct TranscriberOptions {
 struct SpokenWord {
     std::string text;           ///< UTF-8, with what punctuation stands at it; most begin with a space
     double start = 0, end = 0;  ///< seconds from the first sample
+    /// The mean of its tokens' probabilities when they were written: among the tokens that the rules let follow (no
+    /// suppressed ones, times in order), at temperature 1.
+    double probability = 0;
 };
 
 /// What was said from one time to another; without timestamps, in one window.

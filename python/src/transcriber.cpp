@@ -52,7 +52,7 @@ void bind_transcriber(nb::module_& module) {
                 for (const SpeechSegment& s : found.segments) {
                     nb::list words;
                     for (const SpokenWord& word : s.words)
-                        words.append(nb::make_tuple(text(word.text), word.start, word.end));
+                        words.append(nb::make_tuple(text(word.text), word.start, word.end, word.probability));
                     segments.append(nb::make_tuple(s.start, s.end, text(s.text), s.tokens, s.temperature,
                                                    s.average_log_prob, s.no_speech, s.compression_ratio, words));
                 }

@@ -5,6 +5,7 @@ import http.client
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import CLIP, DATES, GOLDENS, PICTURES, TEXTS, VIT, read_tensor, vulkan_devices
+from conftest import CLIP, DATES, GOLDENS, PICTURES, ROOT, TEXTS, VIT, read_tensor, vulkan_devices
 
 import vkformer
 
@@ -35,6 +36,7 @@ from vkformer.ray import _claims, _places, _replica, _workers  # noqa: E402
 SENTENCES = GOLDENS / "sentences" / "embedder"
 CROSS = GOLDENS / "sentences" / "cross_encoder"
 WHISPER = GOLDENS / "speech" / "whisper_texts"
+PAGE = ROOT / "docs" / "scaling.md"
 PLAIN = {"plain_shaders": True}
 NODES = 3
 TEXTS_IN_THE_JOB = 10_000
@@ -80,6 +82,27 @@ time.sleep(600)
         assert _claims.claim(["a"], 1.0, 30) is not None
         child.wait()
         child.stdout.close()
+
+    def test_workers_beyond_the_processors_are_spread(self, claims: Path) -> None:
+        work = f"""
+import os, sys, tempfile
+tempfile.gettempdir = lambda: {str(claims.parent)!r}
+from vkformer.ray._places import _take_processors
+held = [_take_processors(int(sys.argv[1]))]
+print(sorted(os.sched_getaffinity(0)), flush=True)
+sys.stdin.read()
+"""
+        allowed = sorted(os.sched_getaffinity(0))
+        found: list[int] = []
+        children = []
+        for count in [1] * (2 * len(allowed)) + [len(allowed) + 1]:
+            child = subprocess.Popen([sys.executable, "-c", work, str(count)], stdin=-1, stdout=-1, text=True)
+            assert child.stdout
+            children.append(child)
+            found.extend(json.loads(child.stdout.readline()))
+        assert all(found.count(one) == 3 for one in allowed)
+        for child in children:
+            child.communicate()
 
     def test_a_folder_that_others_can_write_is_refused(self, claims: Path) -> None:
         claims.mkdir()
@@ -296,6 +319,18 @@ class TestCluster:
         assert sorted(row["path"][-5:] for row in rows) == ["0.wav", "1.wav", "2.wav", "3.wav"]
         assert len({row["text"] for row in rows}) == 1 and rows[0]["text"]
 
+    def test_the_example_of_the_page(self, cluster: Any, tmp_path: Path) -> None:
+        (example,) = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+        (tmp_path / "texts.jsonl").write_text('{"text": "a cat"}\n{"text": "a dog"}\n')
+        there = {"all-MiniLM-L6-v2": SENTENCES, "texts.jsonl": tmp_path / "texts.jsonl", "vectors": tmp_path / "vectors"}
+        for name, path in there.items():
+            assert f'"{name}"' in example
+            example = example.replace(f'"{name}"', repr(str(path)))
+        exec(compile(example, str(PAGE), "exec"), {})
+        written = ray.data.read_parquet(str(tmp_path / "vectors")).take_all()
+        with vkformer.Embedder(SENTENCES, "cpu") as model:
+            np.testing.assert_allclose([row["embedding"] for row in written], model.embed(["a cat", "a dog"]), atol=1e-5)
+
     def test_a_node_dies_in_the_middle_of_a_job(self, cluster: Any, tmp_path: Path) -> None:
         import pyarrow.parquet
 
@@ -502,8 +537,6 @@ class TestServerOfAReplica:
 
 def _steady(content: bytes) -> Any:
     """Without what no two answers share: ids and times."""
-    import re
-
     return re.sub(rb'"(id|created|created_at)":("[^"]*"|\d+)', b"", content)
 
 

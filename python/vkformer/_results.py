@@ -270,6 +270,8 @@ class Word:
     start: float
     """Seconds from the first sample."""
     end: float
+    probability: float
+    """The mean of its tokens' probabilities when they were written: among the tokens that the model's rules let follow."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,12 +65,14 @@ Result<void> check_alignment(const models::SpeechConfig& speech, const models::E
 /// Where in a window that lies between two times, seconds, its tokens begin, and what follows them.
 struct TimedTokens {
     std::span<const std::uint32_t> positions;  // of the encoder; empty: not known
+    std::span<const double> log_probs;         // of each of the tokens
     double start, end;
 };
 
 /// What a decoder made of a window.
 struct Heard {
     SpeechSegment window;                  // all its tokens, but for the end
+    std::vector<double> log_probs;         // of each of them, and of the end
     std::vector<std::uint32_t> positions;  // of the encoder, at which each begins, and of the end; empty: not asked for
 };
 
@@ -158,6 +160,7 @@ Result<std::vector<Heard>> Transcriber::Impl::write_down(std::span<const std::in
             if (is_good[i]) continue;
             SpeechSegment& result = results[i].window;
             result.tokens = written[i] = utterances[i].tokens;
+            results[i].log_probs = utterances[i].log_probs;
             result.temperature = temperature;
             result.average_log_prob =
                 utterances[i].log_prob / static_cast<double>(std::max<std::size_t>(result.tokens.size(), 1));
@@ -217,10 +220,15 @@ std::vector<SpokenWord> Transcriber::Impl::words_of(const SpeechSegment& segment
     const auto at = [&](std::size_t token) {
         return std::min(timed.start + seconds(2 * mel.options().hop * timed.positions[token]), timed.end);
     };
+    const auto probability = [&](const decoding::TokenWord& word) {
+        double sum = 0;
+        for (std::size_t i = word.first; i <= word.last; ++i) sum += std::exp(timed.log_probs[place[i]]);
+        return sum / static_cast<double>(word.last + 1 - word.first);
+    };
     std::vector<SpokenWord> words;
     for (const auto& word : decoding::words_of(
              spoken, [&](std::span<const std::int32_t> tokens) { return tokenizer->decode(tokens); }, word_bounds))
-        words.push_back({word.text, at(place[word.first]), at(place[word.last] + 1)});
+        words.push_back({word.text, at(place[word.first]), at(place[word.last] + 1), probability(word)});
     return words;
 }
 
@@ -256,7 +264,7 @@ Result<Transcription> Transcriber::Impl::transcribe_segments(std::span<const flo
         given.insert(given.end(), prefix.begin(), prefix.end());
         const std::size_t sound_frames[] = {std::min(heard_until - at, window)};
         VKFORMER_TRY(const auto heard, write_down(given, sound_frames));
-        const auto& [whole, positions] = heard[0];
+        const auto& [whole, log_probs, positions] = heard[0];
         remembers = *speech.conditions_on_previous && whole.temperature < kForgets;
 
         auto cut = decoding::cut_into_segments(whole.tokens, speech.first_timestamp, static_cast<std::uint32_t>(count));
@@ -266,6 +274,7 @@ Result<Transcription> Transcriber::Impl::transcribe_segments(std::span<const flo
             segment.tokens = std::move(piece.tokens);
             finish(segment, seconds_at(at + piece.start), seconds_at(at + piece.end));
             segment.words = words_of(segment, {std::span(positions).subspan(std::min(first, positions.size())),
+                                               std::span(log_probs).subspan(std::min(first, log_probs.size())),
                                                seconds(at * hop), seconds(samples.size())});
             first += segment.tokens.size();
             before.push_back(segment.tokens);
@@ -310,9 +319,9 @@ Result<Transcription> Transcriber::Impl::transcribe_windows(std::span<const floa
         given.insert(given.end(), prefix.begin(), prefix.end());
         VKFORMER_TRY(auto heard, write_down(given, sound_frames));
         for (std::size_t i = first; i < last; ++i) {
-            auto& [segment, positions] = heard[i - first];
+            auto& [segment, log_probs, positions] = heard[i - first];
             finish(segment, seconds(starts[i]), seconds(end_of(i)));
-            segment.words = words_of(segment, {positions, seconds(starts[i]), seconds(end_of(i))});
+            segment.words = words_of(segment, {positions, log_probs, seconds(starts[i]), seconds(end_of(i))});
             result.text += segment.text;
             result.segments.push_back(std::move(segment));
         }

@@ -189,7 +189,8 @@ Result<std::vector<Utterance>> SpeechSession::collect(Step& step, const SpeechRe
         for (std::size_t t = request.given.size() - 1; t + 1 < request.max_length; ++t) {
             if (history[t * options_.batch + row] == kNoChoice) return no_choice();
             utterance.tokens.push_back(history[t * options_.batch + row]);
-            utterance.log_prob += scores[t * options_.batch + row];
+            utterance.log_probs.push_back(scores[t * options_.batch + row]);
+            utterance.log_prob += utterance.log_probs.back();
             if (utterance.tokens.back() == options_.rules.generation.eos) break;
         }
     }

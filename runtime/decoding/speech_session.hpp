@@ -35,7 +35,8 @@ struct SpeechRequest {
 
 struct Utterance {
     std::vector<std::int32_t> tokens;  ///< behind `given`; the end token, where one came, included
-    double log_prob = 0;               ///< of all of them, summed: under the rules, at temperature 1
+    std::vector<double> log_probs;     ///< of each: under the rules, at temperature 1
+    double log_prob = 0;               ///< of all of them, summed
     double no_speech = 0;              ///< probability of SpeechRequest::no_speech
 };
 

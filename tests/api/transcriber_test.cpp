@@ -130,7 +130,7 @@ TEST_CASE("segments with times are those of Hugging Face, whatever the rules", "
 }
 
 /// A clip's segments with the times of their words, as words.json has them.
-void check_words(const Transcription& found, const json& segments, double seconds_of_position) {
+void check_words(const Transcription& found, const json& segments, double seconds_of_position, double error) {
     REQUIRE(found.segments.size() == segments.size());
     for (std::size_t s = 0; s < segments.size(); ++s) {
         CAPTURE(s);
@@ -143,6 +143,7 @@ void check_words(const Transcription& found, const json& segments, double second
             const SpokenWord& word = segment.words[w];
             CAPTURE(w, word.text, word.start, word.end);
             CHECK(word.text == words[w][0].get<std::string>());
+            CHECK(std::abs(word.probability - words[w][3].get<double>()) < error);
             CHECK(std::abs((word.end - word.start) -
                            seconds_of_position * (words[w][2].get<double>() - words[w][1].get<double>())) < 1e-9);
             // Positions are counted from the begin of the window, which is that of its first segment's.
@@ -155,7 +156,7 @@ void check_words(const Transcription& found, const json& segments, double second
     }
 }
 
-TEST_CASE("words have the times that Hugging Face's warping gives them", "[api][speech][golden]") {
+TEST_CASE("words have Hugging Face's times and probabilities", "[api][speech][golden]") {
     const std::string device = GENERATE_COPY(from_range(device_names()));
     const std::string name = GENERATE("whisper_texts", "whisper_times_414", "whisper_times_423");
     const bool is_timed = name != "whisper_texts";
@@ -169,7 +170,8 @@ TEST_CASE("words have the times that Hugging Face's warping gives them", "[api][
     for (const json& entry : read_json(speech_folder(name) / "words.json")) {
         CAPTURE(device, name, entry["clip"].dump());
         const auto found = must(transcriber.transcribe(golden.floats(entry["clip"].get<std::string>())));
-        check_words(found, entry["segments"], is_timed ? 0.02 : 0.04);
+        check_words(found, entry["segments"], is_timed ? 0.02 : 0.04,
+                    options.precision == Precision::f32 ? 1e-5 : 5e-3);
     }
 }
 
@@ -201,6 +203,7 @@ TEST_CASE("times of words change no text, and windows that are heard together ha
         REQUIRE(together[i].words.size() == alone[i].words.size());
         for (std::size_t w = 0; w < alone[i].words.size(); ++w) {
             CHECK(together[i].words[w].start == alone[i].words[w].start);
+            CHECK(std::abs(together[i].words[w].probability - alone[i].words[w].probability) < 1e-6);
             CHECK(together[i].words[w].end == alone[i].words[w].end);
             CHECK(together[i].words[w].start >= together[i].start);
             CHECK(together[i].words[w].end <= together[i].end);

@@ -111,7 +111,8 @@ TEST_CASE("transcribe says when words are said", "[cli][speech]") {
     REQUIRE(segment["words"].size() == 6);
     std::string joined;
     for (const json& word : segment["words"]) {
-        CHECK(word.size() == 3);
+        CHECK(word.size() == 4);
+        CHECK(word["probability"].get<double>() > 0.9);
         CHECK(word["start"].get<double>() <= word["end"].get<double>());
         CHECK(word["end"].get<double>() <= segment["end"].get<double>());
         joined += word["word"].get<std::string>();

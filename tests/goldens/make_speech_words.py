@@ -4,7 +4,7 @@
     python3 tests/goldens/make_speech_words.py [--out DIR] [case ...]
 
 A line is what generate() makes of a clip, in float64: the segments with their tokens, and of each word its text, the position of the encoder
-at which it begins, and the one at which what follows it begins. The weights, the warping and the words are those of transformers 5.12, but
+at which it begins, the one at which what follows it begins, and the mean of its tokens' probabilities. The weights, the warping and the words are those of transformers 5.12, but
 for one thing: a token's row is that of the query that writes it, as in the code of Radford et al. 2022, where transformers takes the query
 behind it. See README.md for the versions.
 """
@@ -63,7 +63,8 @@ class Recorder:
             tokens = outputs["sequences"][0, num_input_ids:].tolist()
             own = times[0, num_input_ids - 1 : num_input_ids - 1 + len(tokens)]
             end = min(int(num_frames[0]) // 2, model.config.max_source_positions)
-            self.windows.append(dict(tokens=tokens, positions=[round(float(t) / PRECISION) for t in own], end=end, segments=[]))
+            likely = [float(scores[0].softmax(-1)[token]) for scores, token in zip(outputs["scores"], tokens, strict=True)]
+            self.windows.append(dict(tokens=tokens, likely=likely, positions=[round(float(t) / PRECISION) for t in own], end=end, segments=[]))
             return torch.cat([torch.zeros(1, 1), times[:, :-1]], dim=1)
 
         def retrieve_recorded(*arguments, **named):
@@ -82,7 +83,8 @@ def words_of(texts, window, first, tokens):
     positions = window["positions"] + [window["end"]]
     words, _, indices = tokenization_whisper._combine_tokens_into_words(texts, spoken, "english")
     at = lambda i: positions[first + i]  # noqa: E731
-    return [[word, at(places[own[0]]), at(places[own[-1]] + 1)] for word, own in zip(words, indices)]
+    likely = lambda own: sum(window["likely"][first + places[i]] for i in own) / len(own)  # noqa: E731
+    return [[word, at(places[own[0]]), at(places[own[-1]] + 1), likely(own)] for word, own in zip(words, indices)]
 
 
 def make_case(folder, clips, recorder):
@@ -98,7 +100,7 @@ def make_case(folder, clips, recorder):
         frames = -(-len(samples) // extractor.hop_length)
         recorder.windows.clear()
         model.generate(features, attention_mask=torch.ones(1, frames, dtype=torch.long), return_timestamps=is_timed,
-                       return_token_timestamps=True, return_segments=True, **({} if is_timed else {"max_new_tokens": 24}))  # fmt: skip
+                       return_token_timestamps=True, return_segments=True, output_scores=True, **({} if is_timed else {"max_new_tokens": 24}))  # fmt: skip
         segments = []
         for window in recorder.windows:
             first = 0

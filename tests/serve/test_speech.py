@@ -78,13 +78,13 @@ def test_times_of_words(ears: openai.OpenAI, tmp_path: Path) -> None:
     sound = clip()
     (tmp_path / "a.wav").write_bytes(sound)
     expected = json.loads(by_program(tmp_path / "a.wav", "--json", "--word-timestamps", "--task", "transcribe", "--language", "en"))
-    words = [(word["word"].lstrip(" "), word["start"], word["end"]) for segment in expected["segments"] for word in segment["words"]]
+    words = [(word["word"].lstrip(" "), word["start"], word["end"], word["probability"]) for segment in expected["segments"] for word in segment["words"]]
     for granularities in (["word"], ["segment", "word"]):
         found = ears.audio.transcriptions.create(
             model="ears", file=("a.wav", sound), response_format="verbose_json", language="en", timestamp_granularities=granularities
         )
         assert found.words
-        assert [(word.word, word.start, word.end) for word in found.words] == words
+        assert [(word.word, word.start, word.end, word.model_extra["probability"]) for word in found.words] == words
         assert (found.segments is None) == (granularities == ["word"])
     without = ears.audio.transcriptions.create(model="ears", file=("a.wav", sound), response_format="verbose_json", language="en")
     assert without.words is None and without.segments and without.text == found.text

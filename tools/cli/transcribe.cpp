@@ -35,7 +35,8 @@ struct TranscribeCommand {
 nlohmann::json as_json(const std::vector<SpokenWord>& words) {
     nlohmann::json list = nlohmann::json::array();
     for (const SpokenWord& word : words)
-        list.push_back({{"word", word.text}, {"start", word.start}, {"end", word.end}});
+        list.push_back(
+            {{"word", word.text}, {"start", word.start}, {"end", word.end}, {"probability", word.probability}});
     return list;
 }
 
@@ -168,7 +169,7 @@ void add_transcribe(CLI::App& app, Action& action) {
                      "One JSON object per file: file, text, language, segments with start, end, text, tokens, "
                      "temperature, avg_logprob, compression_ratio, no_speech_prob");
     command.add_flag("--word-timestamps", options->word_timestamps,
-                     "When each word was said: words with word, start, end in each of --json's segments");
+                     "When each word was said: words with word, start, end, probability in each of --json's segments");
     command.add_flag("--no-timestamps", options->no_timestamps,
                      "Text alone: longer sound is cut where it is quiet, several windows are decoded together");
     command

@@ -71,7 +71,8 @@ json words_of(const Transcription& transcription) {
         for (const SpokenWord& word : segment.words)
             words.push_back({{"word", word.text.substr(std::min(word.text.find_first_not_of(' '), word.text.size()))},
                              {"start", word.start},
-                             {"end", word.end}});
+                             {"end", word.end},
+                             {"probability", word.probability}});
     return words;
 }
 

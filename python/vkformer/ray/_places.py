@@ -3,6 +3,7 @@
 
 import math
 import os
+from contextlib import suppress
 from typing import Any
 
 import ray
@@ -11,7 +12,7 @@ import ray.data
 from .. import _core
 from .._errors import NoDeviceError, NoVulkanLoaderError
 from .._results import Device
-from ._claims import Claim, claim
+from ._claims import SHARES, Claim, claim
 
 #: Names of resources: GPUs, and Vulkan devices that are CPUs (lavapipe, SwiftShader).
 DEVICE = "vkformer_device"
@@ -98,21 +99,17 @@ def place(device: str | int | None) -> tuple[str | int, list[Claim]]:
 
 
 def _take_processors(count: int) -> list[Claim]:
-    """Has this process run on so many processors that no other worker has, as far as there are."""
-    allowed = sorted(os.sched_getaffinity(0))
-    count = min(count, len(allowed))
+    """Has this process run on so many processors, those that fewest other workers have: none, as long as there are some."""
+    free = [f"processor-{one}" for one in sorted(os.sched_getaffinity(0))]
     claims: list[Claim] = []
-    for one in allowed:
-        taken = claim([f"processor-{one}"], 1.0, 0.0) if len(claims) < count else None
-        if taken is not None:
-            claims.append(taken)
-    own = [int(taken.name.removeprefix("processor-")) for taken in claims]
-    shared = [one for one in allowed if one not in own][: count - len(own)]
-    for thread in os.listdir("/proc/self/task"):  # those that are there; the others have it from them
-        try:
-            os.sched_setaffinity(int(thread), {*own, *shared})
-        except ProcessLookupError:
-            pass  # it has ended
+    while len(claims) < count and (taken := claim(free, 1 / SHARES, 0.0)) is not None:
+        free.remove(taken.name)
+        claims.append(taken)
+    if claims:  # else there are a dozen on each already: where this one runs, the system may say
+        own = {int(taken.name.removeprefix("processor-")) for taken in claims}
+        for thread in os.listdir("/proc/self/task"):  # those that are there; the others have it from them
+            with suppress(ProcessLookupError):  # one that has ended meanwhile
+                os.sched_setaffinity(int(thread), own)
     return claims
 
 
