@@ -153,7 +153,11 @@ class TestWorkers:
         with vkformer.Generator(TEXTS, "cpu", **PLAIN) as model:
             answer, text = model.chat(turns, max_tokens=5).text, model.generate("Hi", max_tokens=5).text
         worker = on_ray.Generator(TEXTS, "cpu", arguments={"max_tokens": 5}, **PLAIN)
-        assert list(worker({"prompt": _objects([turns, np.array(turns, object), "Hi"])})["text"]) == [answer, answer, text]
+        assert list(worker({"prompt": _objects([turns, np.array(turns, object), "Hi"])})["text"]) == [
+            answer,
+            answer,
+            text,
+        ]
         with pytest.raises(TypeError, match="list of messages"):
             worker({"prompt": _objects([7])})
 
@@ -322,14 +326,20 @@ class TestCluster:
     def test_the_example_of_the_page(self, cluster: Any, tmp_path: Path) -> None:
         (example,) = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
         (tmp_path / "texts.jsonl").write_text('{"text": "a cat"}\n{"text": "a dog"}\n')
-        there = {"all-MiniLM-L6-v2": SENTENCES, "texts.jsonl": tmp_path / "texts.jsonl", "vectors": tmp_path / "vectors"}
+        there = {
+            "all-MiniLM-L6-v2": SENTENCES,
+            "texts.jsonl": tmp_path / "texts.jsonl",
+            "vectors": tmp_path / "vectors",
+        }
         for name, path in there.items():
             assert f'"{name}"' in example
             example = example.replace(f'"{name}"', repr(str(path)))
         exec(compile(example, str(PAGE), "exec"), {})
         written = ray.data.read_parquet(str(tmp_path / "vectors")).take_all()
         with vkformer.Embedder(SENTENCES, "cpu") as model:
-            np.testing.assert_allclose([row["embedding"] for row in written], model.embed(["a cat", "a dog"]), atol=1e-5)
+            np.testing.assert_allclose(
+                [row["embedding"] for row in written], model.embed(["a cat", "a dog"]), atol=1e-5
+            )
 
     def test_a_node_dies_in_the_middle_of_a_job(self, cluster: Any, tmp_path: Path) -> None:
         import pyarrow.parquet
@@ -413,7 +423,9 @@ def _program() -> str:
 def _ask(port: int, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, dict[str, str], bytes]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     sent = {"content-type": "application/json"} if body is not None else {}
-    connection.request(method, path, body if isinstance(body, bytes) else body and json.dumps(body), {**sent, **headers})
+    connection.request(
+        method, path, body if isinstance(body, bytes) else body and json.dumps(body), {**sent, **headers}
+    )
     answer = connection.getresponse()
     content = answer.read()
     connection.close()
@@ -422,7 +434,9 @@ def _ask(port: int, method: str, path: str, body: Any = None, **headers: str) ->
 
 def _children() -> list[int]:
     """Servers that run on this machine."""
-    found = subprocess.run(["pgrep", "-f", f"^{_program()} serve --port 0"], capture_output=True, text=True, check=False)
+    found = subprocess.run(
+        ["pgrep", "-f", f"^{_program()} serve --port 0"], capture_output=True, text=True, check=False
+    )
     return [int(line) for line in found.stdout.split()]
 
 
@@ -440,7 +454,14 @@ COMPLETION = {"model": "texts", "prompt": "Hello", "max_tokens": 12, "temperatur
 class TestServe:
     def test_answers_are_those_of_the_server(self, service: int) -> None:
         command = [_program(), "serve", "-q", "--plain", "--device", "cpu", "--port", "0", "--json-logs"]
-        command += ["--model", f"texts={TEXTS}", "--model", f"vectors={SENTENCES}", "--allow-origin", "https://page.example"]
+        command += [
+            "--model",
+            f"texts={TEXTS}",
+            "--model",
+            f"vectors={SENTENCES}",
+            "--allow-origin",
+            "https://page.example",
+        ]
         direct = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert direct.stderr
         port = 0
@@ -475,7 +496,10 @@ class TestServe:
             for origin, status in (("https://page.example", 200), ("https://evil.example", 403)):
                 assert _ask(port, "GET", "/v1/models", Origin=origin)[0] == status
                 assert _ask(service, "GET", "/v1/models", Origin=origin)[0] == status
-            assert _ask(service, "GET", "/v1/models", Host="evil.example")[0] == _ask(port, "GET", "/v1/models", Host="evil.example")[0]
+            assert (
+                _ask(service, "GET", "/v1/models", Host="evil.example")[0]
+                == _ask(port, "GET", "/v1/models", Host="evil.example")[0]
+            )
         finally:
             direct.terminate()
             direct.wait()
@@ -484,7 +508,9 @@ class TestServe:
     def test_pieces_come_as_they_are_made_and_who_leaves_is_forgotten(self, service: int) -> None:
         def running() -> float:
             text = _ask(service, "GET", "/metrics")[2].decode()
-            return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith("vkformer_running_sequences"))
+            return sum(
+                float(line.split()[-1]) for line in text.splitlines() if line.startswith("vkformer_running_sequences")
+            )
 
         connection = http.client.HTTPConnection("127.0.0.1", service, timeout=60)
         body = json.dumps({**COMPLETION, "max_tokens": 60, "stream": True, "ignore_eos": True})
@@ -550,12 +576,22 @@ def _objects(values: list[Any]) -> Any:
 def test_workers_are_the_models_that_have_them() -> None:
     """A model that gains a class here has its worker named like it."""
     workers = {name for name in on_ray.__all__ if isinstance(getattr(on_ray, name), type)} - {"Worker"}
-    assert workers == {"Embedder", "Generator", "ImageClassifier", "ImageEmbedder", "Reranker", "Transcriber", "Translator"}
+    assert workers == {
+        "Embedder",
+        "Generator",
+        "ImageClassifier",
+        "ImageEmbedder",
+        "Reranker",
+        "Transcriber",
+        "Translator",
+    }
     assert all(issubclass(getattr(on_ray, name), _workers.Worker) for name in workers)
 
 
 def test_the_machine_tells_what_it_has() -> None:
-    told = subprocess.run([sys.executable, "-m", "vkformer.ray", "--software"], capture_output=True, text=True, check=True)
+    told = subprocess.run(
+        [sys.executable, "-m", "vkformer.ray", "--software"], capture_output=True, text=True, check=True
+    )
     assert json.loads(told.stdout) == on_ray.resources(software=True)
     devices = vkformer.devices() if vulkan_devices() else []
     software = {one.uuid for one in devices if one.type == "cpu" and not one.unusable}

@@ -2,7 +2,7 @@
 """Models on the machines of a Ray cluster: for Ray Data, and for Ray Serve. ``pip install vkformer[ray]``
 
     import ray, vkformer.ray
-    ray.init(resources=vkformer.ray.resources())                # other nodes: ray start --resources="$(python -m vkformer.ray)"
+    ray.init(resources=vkformer.ray.resources())    # or ray start --resources="$(python -m vkformer.ray)"
     ray.data.read_parquet("texts").map_batches(
         vkformer.ray.Embedder,
         fn_constructor_kwargs={"path": "all-MiniLM-L6-v2"},
@@ -10,8 +10,8 @@
         **vkformer.ray.on_devices(),
     ).write_parquet("vectors")
 
-Ray does the rest: it reads and writes, holds back what is not yet asked for, shows how far it is, and starts lost workers
-anew. docs/scaling.md tells what it costs.
+Ray does the rest: it reads and writes, holds back what is not yet asked for, shows how far it is, and starts lost
+workers anew. docs/scaling.md tells what it costs.
 """
 
 try:

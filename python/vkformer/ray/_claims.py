@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Devices and processor cores of one machine, shared out among the processes that work on it.
 
-A claim is a lock of a file, which the system gives back when the process ends, however it ends: a worker that was killed
-leaves nothing behind, and the one that comes in its place finds its device free.
+A claim is a lock of a file, which the system gives back when the process ends, however it ends: a worker that was
+killed leaves nothing behind, and the one that comes in its place finds its device free.
 """
 
 import fcntl
@@ -70,7 +70,7 @@ def _close(files: list[int]) -> None:
 
 @contextmanager
 def _alone() -> Iterator[Path]:
-    """The folder of the locks, for one process at a time: two that take some parts each would be in each other's way."""
+    """The folder of the locks, for one process at a time: two that take some parts each would stop each other."""
     folder = Path(tempfile.gettempdir()) / f"vkformer-claims-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()

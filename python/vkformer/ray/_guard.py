@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Runs a command for as long as somebody holds the other end of standard input: a program of its own, without the package.
+"""Runs a command for as long as somebody holds the other end of standard input. A program of its own.
 
 A replica of Ray Serve that is killed ends no process that it has started; the system does close its pipes.
 """

@@ -57,8 +57,8 @@ def on_devices(*, workers_per_device: int = 1, software: bool = False) -> dict[s
 
 
 def on_cpus(threads: int = 1) -> dict[str, Any]:
-    """Arguments of ``Dataset.map_batches``: workers on the CPU backend, each with so many processors of its own, as many
-    as the cluster has room for.
+    """Arguments of ``Dataset.map_batches``: workers on the CPU backend, each with so many processors of its own, as
+    many as the cluster has room for.
 
     Raises: ValueError (no threads), RuntimeError (no node has so many processors).
     """
@@ -99,7 +99,7 @@ def place(device: str | int | None) -> tuple[str | int, list[Claim]]:
 
 
 def _take_processors(count: int) -> list[Claim]:
-    """Has this process run on so many processors, those that fewest other workers have: none, as long as there are some."""
+    """Has this process run on so many processors, those that fewest other workers have: none, while there are some."""
     free = [f"processor-{one}" for one in sorted(os.sched_getaffinity(0))]
     claims: list[Claim] = []
     while len(claims) < count and (taken := claim(free, 1 / SHARES, 0.0)) is not None:

@@ -24,7 +24,8 @@ _log = logging.getLogger("ray.serve")
 
 #: Of one connection, not of what is said on it (RFC 9110, 7.6.1).
 _HOP_BY_HOP = frozenset(
-    "connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding upgrade".split()
+    "connection keep-alive proxy-authenticate proxy-authorization proxy-connection "
+    "te trailer transfer-encoding upgrade".split()
 )
 
 

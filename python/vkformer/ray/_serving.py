@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`vkformer serve` behind Ray Serve: its routes and its answers, with as many replicas as the cluster has devices for."""
+"""`vkformer serve` behind Ray Serve: its routes and its answers, from as many replicas as there are devices."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -27,8 +27,8 @@ def server(
     device: as ``vkformer serve --device``; None: what Ray has assigned, as for vkformer.ray.Worker: with
         ``ray_actor_options={"resources": {"vkformer_device": 1}}`` a GPU that no other worker has; with
         ``{"num_cpus": 2}`` the CPU backend on two processors.
-    arguments: further ones of ``vkformer serve``: ["--context", "8192", "--api-key-file", "/etc/vkformer/keys"]. Clients
-        that reach Ray by a name need --allow-host, pages elsewhere --allow-origin.
+    arguments: further ones of ``vkformer serve``: ["--context", "8192", "--api-key-file", "/etc/vkformer/keys"].
+        Clients that reach Ray by a name need --allow-host, pages elsewhere --allow-origin.
     program: ``vkformer`` on every node, where it is neither in PATH nor in VKFORMER_PROGRAM.
     start_seconds: until a replica's models are loaded, at most.
     options: of the deployment: num_replicas, autoscaling_config, max_ongoing_requests (128 if absent), ….

@@ -300,9 +300,7 @@ class ImageClassifier(Worker[_images.ImageClassifier]):
         errors: Errors = "raise",
         **options: Any,
     ) -> None:
-        super().__init__(
-            _images.ImageClassifier, path, device, [input], [output, probability], errors, options
-        )
+        super().__init__(_images.ImageClassifier, path, device, [input], [output, probability], errors, options)
 
     def _run(self, rows: list[tuple[Any, ...]]) -> Batch:
         best = [found[0] for found in self._model.classify([_pixels(image) for (image,) in rows], top_k=1)]
