@@ -1,88 +1,83 @@
 # SPDX-License-Identifier: MIT
-"""Devices and processor cores of one machine, shared out among the processes that work on it.
+"""Devices and processors of one machine, shared out among the processes that work on it.
 
-A claim is a lock of a file, which the system gives back when the process ends, however it ends: a worker that was
-killed leaves nothing behind, and the one that comes in its place finds its device free.
+A claim is a Unix socket in Linux's abstract namespace, bound to a name: there is one of each name on a machine, whoever
+has it, and the system closes it with the last process that holds it, however that ends. A worker that was killed leaves
+nothing behind, and the one that comes in its place finds its device free.
 """
 
-import fcntl
+import errno
 import math
-import os
-import stat
-import tempfile
+import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 #: In how many parts a device can be claimed.
 SHARES = 12
 
+PREFIX = "vkformer"
+
 
 class Claim:
-    """Parts of what is called ``name``. Released by ``release()``, or with the process."""
+    """Parts of what is called ``name``, for as long as the object lives here, or its ``files`` in other processes."""
 
-    def __init__(self, name: str, files: list[int]) -> None:
+    def __init__(self, name: str, sockets: list[socket.socket]) -> None:
         self.name = name
-        self._files = files
+        self._sockets = sockets
 
-    def release(self) -> None:
-        _close(self._files)
-        self._files = []
+    @property
+    def files(self) -> list[int]:
+        """Descriptors, for ``subprocess``'s ``pass_fds``: the claim then ends with the last of the processes."""
+        return [one.fileno() for one in self._sockets]
 
 
-def claim(names: Sequence[str], fraction: float, seconds: float) -> Claim | None:
-    """So much, of 1, of the one that has most free; waits for it. None: none of them has so much, in that time."""
+def claim(names: Sequence[str], fraction: float, seconds: float, *, spread: bool = False) -> Claim | None:
+    """So much, of 1, of the one that has least free beside it, as Ray hands out parts of GPUs; or, to ``spread``, most.
+
+    Waits for it. None: no name has so much, in that time.
+    """
     shares = max(1, math.floor(fraction * SHARES + 0.01))  # 0.3333 is a third
     end = time.monotonic() + seconds
     while True:
-        with _alone() as folder:
-            free = {name: _lock_all(folder, name) for name in names}
-            best = max(free, key=lambda name: len(free[name]), default="")
-            taken, free[best] = free.get(best, [])[:shares], free.get(best, [])[shares:]
-            for files in free.values():
-                _close(files)
-        if len(taken) == shares:
-            return Claim(best, taken)
-        _close(taken)
+        with _alone():
+            free = {name: _bind_all(name) for name in names}
+            enough = [name for name in names if len(free[name]) >= shares]
+            if enough:
+                best = (max if spread else min)(enough, key=lambda name: len(free[name]))
+                return Claim(best, free[best][:shares])
+            del free
         if time.monotonic() >= end:
             return None
         time.sleep(0.1)
 
 
-def _lock_all(folder: Path, name: str) -> list[int]:
-    """All of its files that nobody has locked, locked."""
-    files: list[int] = []
-    for share in range(SHARES):
-        file = _open(folder / f"{name}.{share}")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            files.append(file)
-        except BlockingIOError:
-            os.close(file)
-    return files
+def _bind_all(name: str) -> list[socket.socket]:
+    """All shares that nobody has."""
+    return [bound for share in range(SHARES) if (bound := _bind(f"{name}/{share}")) is not None]
 
 
-def _close(files: list[int]) -> None:
-    for file in files:
-        os.close(file)
+def _bind(name: str) -> socket.socket | None:
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        made.bind(f"\0{PREFIX}/{name}")
+    except OSError as error:
+        made.close()
+        if error.errno != errno.EADDRINUSE:
+            raise
+        return None
+    return made
 
 
 @contextmanager
-def _alone() -> Iterator[Path]:
-    """The folder of the locks, for one process at a time: two that take some parts each would stop each other."""
-    folder = Path(tempfile.gettempdir()) / f"vkformer-claims-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise RuntimeError(f"{folder} is not a folder of this user alone: remove it, or set TMPDIR")
-    file = _open(folder / "lock")
+def _alone() -> Iterator[None]:
+    """One process at a time: two that take some parts each would stop each other."""
+    end = time.monotonic() + 30
+    while (lock := _bind("claiming")) is None:
+        if time.monotonic() >= end:
+            raise RuntimeError("another process has been claiming a device of this machine for 30 s: end it")
+        time.sleep(0.01)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield folder
+        yield
     finally:
-        os.close(file)
-
-
-def _open(path: Path) -> int:
-    return os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        lock.close()

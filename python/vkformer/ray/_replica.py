@@ -8,8 +8,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import AsyncIterator
-from pathlib import Path as _Path
-from typing import Any
+from pathlib import Path
 
 import aiohttp
 import yarl
@@ -32,25 +31,28 @@ _HOP_BY_HOP = frozenset(
 class Replica:
     """A `vkformer serve` on the loopback, and what hands requests to it."""
 
-    def __init__(self, command: list[str], device: str | int | None, program: str | None, start_seconds: float) -> None:
-        chosen, self._claims = place(device)
+    def __init__(
+        self, command: list[str], device: str | int | None, program: str | None, start_seconds: float, grace: float
+    ) -> None:
+        chosen, claims = place(device)
         found = _program.find(program, "to serve is")
-        guard = _Path(__file__).with_name("_guard.py")
+        guard = Path(__file__).with_name("_guard.py")
         self._ready, self._port, self._said = threading.Event(), 0, deque[str](maxlen=20)
+        self._session: aiohttp.ClientSession | None = None
+        # The device is taken as long as the server runs, which may be longer than this process.
         self._child = subprocess.Popen(
-            [sys.executable, str(guard), found, *command, "--device", str(chosen)],
+            [sys.executable, str(guard), str(grace), found, *command, "--device", str(chosen)],
             stdin=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
+            pass_fds=[file for taken in claims for file in taken.files],
         )
         threading.Thread(target=self._read_log, name="vkformer serve", daemon=True).start()
         if not self._ready.wait(start_seconds):
             self._end()
             raise TimeoutError(f"vkformer serve was not ready after {start_seconds:g} s{self._last_words()}")
-        if self._child.poll() is not None:
-            raise RuntimeError(f"vkformer serve ended with code {self._child.returncode}{self._last_words()}")
-        self._session: aiohttp.ClientSession | None = None
+        self.check_health()
 
     def _read_log(self) -> None:
         assert self._child.stderr
@@ -69,36 +71,49 @@ class Replica:
         self._ready.set()
 
     def _last_words(self) -> str:
-        return "".join(f"\n  {line}" for line in self._said)
+        return "".join(f"\n  {line}" for line in list(self._said))
 
     async def __call__(self, request: Request) -> Response:
         if self._session is None:
-            limits = aiohttp.TCPConnector(limit=0)
             self._session = aiohttp.ClientSession(
-                f"http://127.0.0.1:{self._port}",
-                connector=limits,
+                connector=aiohttp.TCPConnector(limit=0),
                 timeout=aiohttp.ClientTimeout(total=None),  # the server has its own
                 auto_decompress=False,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 skip_auto_headers=("accept", "accept-encoding", "user-agent", "content-type"),
             )
         try:
+            url, headers = self._url(request), _headers(request)
+        except ValueError as error:
+            return PlainTextResponse(str(error), 400)
+        try:
             answer = await self._session.request(
-                request.method,
-                _target(request),
-                headers=[(name, value) for name, value in request.headers.items() if name not in _HOP_BY_HOP],
-                data=_body(request),
-                allow_redirects=False,
+                request.method, url, headers=headers, data=_body(request), allow_redirects=False
             )
         except aiohttp.ClientConnectionError as error:
             return PlainTextResponse(f"the server of this replica does not answer: {error}", 502)
-        response = StreamingResponse(_content(answer), answer.status, background=BackgroundTask(answer.release))
+
+        async def close() -> None:
+            answer.close()
+
+        response = StreamingResponse(_content(answer), answer.status, background=BackgroundTask(close))
         response.raw_headers = [
-            (name, value)
+            # Ray has an x-request-id of its own.
+            (b"x-vkformer-request-id" if name == b"x-request-id" else name, value)
             for name, value in ((name.lower(), value) for name, value in answer.raw_headers)
-            if name.decode("latin-1") not in _HOP_BY_HOP and name != b"x-request-id"  # Ray has its own
+            if name.decode("latin-1") not in _HOP_BY_HOP
         ]
         return response
+
+    def _url(self, request: Request) -> yarl.URL:
+        """The target as it came, behind the route of the application, at the server: whatever it is, at no other."""
+        path = (request.scope.get("raw_path") or request.scope["path"].encode()).decode("latin-1")
+        path = path.removeprefix(request.scope.get("root_path", "").rstrip("/")) or "/"
+        query = request.scope["query_string"].decode("latin-1")
+        target = path + ("?" + query if query else "")
+        if not target.startswith("/") or not target.isascii() or not target.isprintable():
+            raise ValueError("the target of the request is no path")
+        return yarl.URL(f"http://127.0.0.1:{self._port}{target}", encoded=True)
 
     def check_health(self) -> None:
         """Called by Ray, which starts another replica where this raises."""
@@ -110,22 +125,21 @@ class Replica:
             self._end()
 
     def _end(self) -> None:
-        """What runs ends in its own time (--grace-seconds)."""
+        """Waits for nothing: what runs ends in its own time, and the guard sees to it."""
         assert self._child.stdin
         self._child.stdin.close()
-        self._child.wait()
 
 
-def _target(request: Request) -> Any:
-    path = (request.scope.get("raw_path") or request.scope["path"].encode()).decode("latin-1")
-    path = path.removeprefix(request.scope.get("root_path", "").rstrip("/")) or "/"
-    query = request.scope["query_string"].decode("latin-1")
-    return yarl.URL(path + ("?" + query if query else ""), encoded=True)
-
-
-def _body(request: Request) -> AsyncIterator[bytes] | None:
-    has_one = "content-length" in request.headers or "transfer-encoding" in request.headers
-    return request.stream() if has_one else None
+def _headers(request: Request) -> list[tuple[str, str]]:
+    """Those of the request, once each where the server asks who sends them."""
+    given = request.headers.items()
+    for name in ("host", "origin", "authorization", "content-length"):
+        if len(request.headers.getlist(name)) > 1:
+            raise ValueError(f"the request has more than one header {name}")
+    if not all(value.isascii() for _, value in given):
+        raise ValueError("the request has a header that is not ASCII")
+    own = {name.strip().lower() for value in request.headers.getlist("connection") for name in value.split(",")}
+    return [(name, value) for name, value in given if name not in _HOP_BY_HOP and name not in own]
 
 
 async def _content(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
@@ -135,3 +149,8 @@ async def _content(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
             yield piece
     finally:
         answer.close()
+
+
+def _body(request: Request) -> AsyncIterator[bytes] | None:
+    has_one = "content-length" in request.headers or "transfer-encoding" in request.headers
+    return request.stream() if has_one else None

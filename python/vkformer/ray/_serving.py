@@ -31,6 +31,8 @@ def server(
         Clients that reach Ray by a name need --allow-host, pages elsewhere --allow-origin.
     program: ``vkformer`` on every node, where it is neither in PATH nor in VKFORMER_PROGRAM.
     start_seconds: until a replica's models are loaded, at most.
+    Ray's proxy stands before the server, which hears it on the loopback: where the proxy listens to a network
+    (``http_options={"host": …}``), give keys, for the server cannot ask for them then.
     options: of the deployment: num_replicas, autoscaling_config, max_ongoing_requests (128 if absent), ….
     """
     from ray import serve
@@ -49,4 +51,12 @@ def server(
     chosen = {"name": "vkformer", "max_ongoing_requests": 128, **options}
     where = None if program is None else os.fsdecode(program)
     deployment = serve.deployment(**chosen)(Replica)
-    return deployment.bind(command + given, device, where, start_seconds)
+    return deployment.bind(command + given, device, where, start_seconds, _grace(given))
+
+
+def _grace(arguments: list[str]) -> float:
+    """Seconds after which a server that was told to end is killed: its own ``--grace-seconds`` and five."""
+    given = [*arguments, "--grace-seconds", "30"]
+    at = next(i for i, argument in enumerate(given) if argument.split("=")[0] == "--grace-seconds")
+    seconds = given[at].partition("=")[2] or given[at + 1]
+    return 5.0 + (float(seconds) if seconds.isdecimal() else 0)  # the server says what is wrong with another

@@ -4,12 +4,16 @@
 import dataclasses
 import io
 import json
+import operator
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+from ray.data.block import BlockAccessor
+from ray.data.extensions import ArrowTensorArray
 
 from .. import _encoders, _generator, _images, _transcriber, _translator
 from .._errors import DeviceLostError
@@ -17,27 +21,33 @@ from .._inputs import Path
 from .._model import Model
 from ._places import place
 
-Batch = dict[str, Any]
 Errors = Literal["raise", "column"]
+#: What a new column has.
+Kind = Literal["text", "number", "vector"]
+#: Of a row, what the columns have that are read; or what the new columns get.
+Row: TypeAlias = tuple[Any, ...]
 M = TypeVar("M", bound=Model[Any])
 
 #: What is wrong with a row, not with the device or the model.
 _OF_A_ROW = (TypeError, ValueError, ArithmeticError, NotImplementedError)
 
+_MOST_CHANNELS = 32
+
 
 class Worker(Generic[M]):
-    """A model on one device that adds columns to batches, for ``Dataset.map_batches`` (batch_format "numpy", its default).
+    """A model on one device that adds columns to batches, for ``Dataset.map_batches`` with batch_format "pyarrow".
 
     path: the model, as every node sees it.
     device: as of the model; None: what Ray has assigned: a Vulkan device where the worker has the resource
-        "vkformer_device" (``on_devices()``), which no other worker has then, or its part of one; else the CPU backend on as
-        many processors as ``num_cpus`` says (``on_cpus()``).
+        "vkformer_device" (``on_devices()``), which no other worker has then, or its part of one; else the CPU backend.
+        That, given or not, runs on as many processors as ``num_cpus`` says (``on_cpus()``).
     errors: what becomes of a row that the model does not take (a text with too many tokens, sound that is no sound).
-        "raise": the job ends with it. "column": the row has None, and says why in the column "error", which is None of
-        the others; floats are NaN.
+        "raise": the job ends with it. "column": the row has null, or a vector of NaN, and says why in the column
+        "error", which is null of the others.
     Further keyword arguments: those of the model.
 
-    Where the device is lost, the model is loaded anew and the batch done again, once.
+    Where the device is lost, the model is loaded anew and the batch done again, once. Columns that are not read stay as
+    they are.
     """
 
     def __init__(
@@ -46,18 +56,19 @@ class Worker(Generic[M]):
         path: Path,
         device: str | int | None,
         columns: Sequence[str],
-        outputs: Sequence[str | None],
+        outputs: Mapping[str, Kind],
         errors: Errors,
         options: Mapping[str, Any],
     ) -> None:
         if errors not in ("raise", "column"):
             raise ValueError(f"errors is {errors!r}, expected 'raise' or 'column'")
-        self._columns = columns
-        self._outputs = [name for name in outputs if name is not None]
-        self._errors = errors
-        self._added = [*self._outputs, *(["error"] if errors == "column" else [])]
-        if len(set(self._added)) < len(self._added):
-            raise ValueError(f"two of the columns {', '.join(self._added)} have one name")
+        self._columns = list(columns)
+        self._outputs: dict[str, Kind] = {**outputs}
+        self._tells = errors == "column"
+        if self._tells:
+            if "error" in self._outputs:
+                raise ValueError("the column 'error' says what is wrong with a row: give another one its name")
+            self._outputs["error"] = "text"
         chosen, self._claims = place(device)
         self._load: Callable[[], M] = lambda: model(path, chosen, **options)
         self._model = self._load()
@@ -67,56 +78,70 @@ class Worker(Generic[M]):
         return self._model
 
     @abstractmethod
-    def _run(self, rows: list[tuple[Any, ...]]) -> Batch:
-        """The new columns of some rows, at least one; of each what the columns have that are read."""
+    def _run(self, rows: list[Row], first: int) -> list[Row]:
+        """What the new columns get, row by row; ``first``: the place of the first one in its batch."""
 
-    @abstractmethod
-    def _missing(self) -> Batch:
-        """The new columns of a row that failed: a value for each."""
-
-    def __call__(self, batch: Batch) -> Batch:
-        absent = [name for name in self._columns if name not in batch]
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        if not isinstance(batch, pa.Table):
+            raise TypeError(f'batches are of type {type(batch).__name__}: give map_batches batch_format="pyarrow"')
+        absent = [name for name in self._columns if name not in batch.column_names]
         if absent:
-            raise ValueError(f"the rows have no column {absent[0]!r}, but {', '.join(map(repr, batch))}")
-        there = [name for name in self._added if name in batch]
+            raise ValueError(f"the rows have no column {absent[0]!r}, but {', '.join(map(repr, batch.column_names))}")
+        there = [name for name in self._outputs if name in batch.column_names]
         if there:
             raise ValueError(f"the rows have a column {there[0]!r} already: give the new one another name")
-        rows = list(zip(*(batch[name] for name in self._columns), strict=True))
-        if not rows:
-            return {**batch, **self._columns_of([])}
+        read = BlockAccessor.for_block(batch.select(self._columns)).to_numpy(self._columns)
+        rows: list[Row] = list(zip(*(read[name] for name in self._columns), strict=True))
         try:
-            return {**batch, **self._run_or_tell(rows)}
+            made = self._run_or_tell(rows)
         except DeviceLostError:
             self._model.close()
             self._model = self._load()
-            return {**batch, **self._run_or_tell(rows)}
+            made = self._run_or_tell(rows)
+        for i, (name, kind) in enumerate(self._outputs.items()):
+            batch = batch.append_column(name, self._column(kind, [row[i] for row in made]))
+        return batch
 
-    def _run_or_tell(self, rows: list[tuple[Any, ...]]) -> Batch:
-        if self._errors == "raise":
-            return self._run(rows)
+    def _run_or_tell(self, rows: list[Row]) -> list[Row]:
+        if not rows:
+            return []
+        if not self._tells:
+            return self._run(rows, 0)
         try:
-            return {**self._run(rows), "error": _texts([None] * len(rows))}
+            return [(*row, None) for row in self._run(rows, 0)]
         except _OF_A_ROW:
-            return self._columns_of([self._alone(row) for row in rows])
+            return [self._alone(row, i) for i, row in enumerate(rows)]
 
-    def _alone(self, row: tuple[Any, ...]) -> Batch:
+    def _alone(self, row: Row, place_in_batch: int) -> Row:
         try:
-            return {**{name: column[0] for name, column in self._run([row]).items()}, "error": None}
+            return (*self._run([row], place_in_batch)[0], None)
         except _OF_A_ROW as error:
-            return {**self._missing(), "error": f"{type(error).__name__}: {error}"}
+            return (*[None] * (len(self._outputs) - 1), f"{type(error).__name__}: {error}")
 
-    def _columns_of(self, rows: list[Batch]) -> Batch:
-        empty = {**self._missing(), **({"error": None} if self._errors == "column" else {})}
-        return {
-            name: _texts([row[name] for row in rows])
-            if kind is None
-            else np.asarray([row[name] for row in rows], np.float32).reshape(len(rows), *np.shape(kind))
-            for name, kind in empty.items()
-        }
+    def _column(self, kind: Kind, values: list[Any]) -> pa.Array:
+        if kind != "vector":
+            return pa.array(values, pa.string() if kind == "text" else pa.float32())
+        dimension: int = self._model.dimension  # type: ignore[attr-defined]
+        vectors = np.full((len(values), dimension), np.nan, np.float32)
+        for vector, value in zip(vectors, values, strict=True):
+            if value is not None:
+                vector[:] = value
+        return ArrowTensorArray.from_numpy(vectors)
+
+
+def _named(**columns: tuple[str | None, Kind]) -> dict[str, Kind]:
+    """Columns by their names: those that have one."""
+    named: dict[str, Kind] = {}
+    for name, kind in columns.values():
+        if name in named:
+            raise ValueError(f"two of the new columns have the name {name!r}")
+        if name is not None:
+            named[name] = kind
+    return named
 
 
 class Embedder(Worker[_encoders.Embedder]):
-    """Texts to vectors: ``output``, float32 [dimension]. Further keyword arguments: vkformer.Embedder's, and Worker's."""
+    """Texts to vectors: ``output``, float32 [dimension]. Further arguments: vkformer.Embedder's, and Worker's."""
 
     def __init__(
         self,
@@ -128,13 +153,10 @@ class Embedder(Worker[_encoders.Embedder]):
         errors: Errors = "raise",
         **options: Any,
     ) -> None:
-        super().__init__(_encoders.Embedder, path, device, [input], [output], errors, options)
+        super().__init__(_encoders.Embedder, path, device, [input], {output: "vector"}, errors, options)
 
-    def _run(self, rows: list[tuple[Any, ...]]) -> Batch:
-        return {self._outputs[0]: self._model.embed(_strings(rows, self._columns))}
-
-    def _missing(self) -> Batch:
-        return {self._outputs[0]: np.full(self._model.dimension, np.nan, np.float32)}
+    def _run(self, rows: list[Row], first: int) -> list[Row]:
+        return [(vector,) for vector in self._model.embed(_strings(rows, self._columns))]
 
 
 class Reranker(Worker[_encoders.Reranker]):
@@ -154,31 +176,24 @@ class Reranker(Worker[_encoders.Reranker]):
         errors: Errors = "raise",
         **options: Any,
     ) -> None:
-        super().__init__(_encoders.Reranker, path, device, [query, text], [output], errors, options)
+        super().__init__(_encoders.Reranker, path, device, [query, text], {output: "number"}, errors, options)
 
-    def _run(self, rows: list[tuple[Any, ...]]) -> Batch:
+    def _run(self, rows: list[Row], first: int) -> list[Row]:
         scores = self._model.score(rows)
         if scores.ndim != 1:
             raise RuntimeError(f"the model has {scores.shape[1]} labels, where one is expected")
-        return {self._outputs[0]: scores}
-
-    def _missing(self) -> Batch:
-        return {self._outputs[0]: np.float32(np.nan)}
+        return [(score,) for score in scores.tolist()]
 
 
 class _Writer(Worker[M]):
     """Writes a text for each row, and, where a column ``details`` is named, all that is known of it, as JSON."""
 
     @abstractmethod
-    def _results(self, rows: list[tuple[Any, ...]]) -> list[Any]: ...
+    def _results(self, rows: list[Row], first: int) -> list[Any]: ...
 
-    def _run(self, rows: list[tuple[Any, ...]]) -> Batch:
-        found = self._results(rows)
-        made = [[one.text for one in found], [_json(one) for one in found]]
-        return {name: _texts(column) for name, column in zip(self._outputs, made, strict=False)}
-
-    def _missing(self) -> Batch:
-        return dict.fromkeys(self._outputs)
+    def _run(self, rows: list[Row], first: int) -> list[Row]:
+        has_details = len(self._outputs) - self._tells > 1
+        return [(one.text, _json(one)) if has_details else (one.text,) for one in self._results(rows, first)]
 
 
 class Translator(_Writer[_translator.Translator]):
@@ -198,9 +213,10 @@ class Translator(_Writer[_translator.Translator]):
         errors: Errors = "raise",
         **options: Any,
     ) -> None:
-        super().__init__(_translator.Translator, path, device, [input], [output, details], errors, options)
+        outputs = _named(output=(output, "text"), details=(details, "text"))
+        super().__init__(_translator.Translator, path, device, [input], outputs, errors, options)
 
-    def _results(self, rows: list[tuple[Any, ...]]) -> list[Any]:
+    def _results(self, rows: list[Row], first: int) -> list[Any]:
         return self._model.translate(_strings(rows, self._columns))
 
 
@@ -226,18 +242,22 @@ class Generator(_Writer[_generator.Generator]):
         errors: Errors = "raise",
         **options: Any,
     ) -> None:
-        super().__init__(_generator.Generator, path, device, [input], [output, details], errors, options)
+        outputs = _named(output=(output, "text"), details=(details, "text"))
+        super().__init__(_generator.Generator, path, device, [input], outputs, errors, options)
         self._arguments: _generator.GenerateArguments = arguments or {}
 
-    def _results(self, rows: list[tuple[Any, ...]]) -> list[Any]:
-        if any(not isinstance(prompt, str) for (prompt,) in rows):
-            return [
-                self._model.generate(prompt, **self._arguments)
-                if isinstance(prompt, str)
-                else self._model.chat(_conversation(prompt, self._columns[0]), **self._arguments)
-                for (prompt,) in rows
-            ]
-        return self._model.generate([prompt for (prompt,) in rows], **self._arguments)
+    def _results(self, rows: list[Row], first: int) -> list[Any]:
+        seed = operator.index(self._arguments.get("seed", 0)) + first
+        if all(isinstance(prompt, str) for (prompt,) in rows):
+            arguments: _generator.GenerateArguments = {**self._arguments, "seed": seed}
+            return self._model.generate([str(prompt) for (prompt,) in rows], **arguments)
+        return [self._answer(prompt, seed + i) for i, (prompt,) in enumerate(rows)]
+
+    def _answer(self, prompt: Any, seed: int) -> Any:
+        arguments: _generator.GenerateArguments = {**self._arguments, "seed": seed}
+        if isinstance(prompt, str):
+            return self._model.generate(prompt, **arguments)
+        return self._model.chat(_conversation(prompt, self._columns[0]), **arguments)
 
 
 class Transcriber(_Writer[_transcriber.Transcriber]):
@@ -262,9 +282,10 @@ class Transcriber(_Writer[_transcriber.Transcriber]):
         **options: Any,
     ) -> None:
         columns = [input] if sample_rate is None else [input, sample_rate]
-        super().__init__(_transcriber.Transcriber, path, device, columns, [output, details], errors, options)
+        outputs = _named(output=(output, "text"), details=(details, "text"))
+        super().__init__(_transcriber.Transcriber, path, device, columns, outputs, errors, options)
 
-    def _results(self, rows: list[tuple[Any, ...]]) -> list[Any]:
+    def _results(self, rows: list[Row], first: int) -> list[Any]:
         return [self._model.transcribe(self._samples(*row)) for row in rows]
 
     def _samples(self, sound: Any, rate: Any = None) -> npt.NDArray[np.float32]:
@@ -272,8 +293,7 @@ class Transcriber(_Writer[_transcriber.Transcriber]):
         if isinstance(sound, bytes):
             samples, rate = _read_sound(sound)
         else:
-            samples = np.atleast_2d(np.asarray(sound, np.float32))
-            rate = own if rate is None else int(rate)
+            samples, rate = _channels(sound), own if rate is None else int(rate)
         one = samples.mean(axis=0, dtype=np.float32)
         if rate != own:
             import soxr
@@ -300,18 +320,12 @@ class ImageClassifier(Worker[_images.ImageClassifier]):
         errors: Errors = "raise",
         **options: Any,
     ) -> None:
-        super().__init__(_images.ImageClassifier, path, device, [input], [output, probability], errors, options)
+        outputs = _named(output=(output, "text"), probability=(probability, "number"))
+        super().__init__(_images.ImageClassifier, path, device, [input], outputs, errors, options)
 
-    def _run(self, rows: list[tuple[Any, ...]]) -> Batch:
-        best = [found[0] for found in self._model.classify([_pixels(image) for (image,) in rows], top_k=1)]
-        label, probability = self._outputs
-        return {
-            label: _texts([one.label for one in best]),
-            probability: np.array([one.probability for one in best], np.float32),
-        }
-
-    def _missing(self) -> Batch:
-        return {self._outputs[0]: None, self._outputs[1]: np.float32(np.nan)}
+    def _run(self, rows: list[Row], first: int) -> list[Row]:
+        found = self._model.classify([_pixels(image) for (image,) in rows], top_k=1)
+        return [(best[0].label, best[0].probability) for best in found]
 
 
 class ImageEmbedder(Worker[_images.ImageEmbedder]):
@@ -330,16 +344,13 @@ class ImageEmbedder(Worker[_images.ImageEmbedder]):
         errors: Errors = "raise",
         **options: Any,
     ) -> None:
-        super().__init__(_images.ImageEmbedder, path, device, [input], [output], errors, options)
+        super().__init__(_images.ImageEmbedder, path, device, [input], {output: "vector"}, errors, options)
 
-    def _run(self, rows: list[tuple[Any, ...]]) -> Batch:
-        return {self._outputs[0]: self._model.embed_images([_pixels(image) for (image,) in rows])}
-
-    def _missing(self) -> Batch:
-        return {self._outputs[0]: np.full(self._model.dimension, np.nan, np.float32)}
+    def _run(self, rows: list[Row], first: int) -> list[Row]:
+        return [(vector,) for vector in self._model.embed_images([_pixels(image) for (image,) in rows])]
 
 
-def _strings(rows: list[tuple[Any, ...]], columns: Sequence[str]) -> list[str]:
+def _strings(rows: list[Row], columns: Sequence[str]) -> list[str]:
     for (text,) in rows:
         if not isinstance(text, str):
             raise TypeError(f"the column {columns[0]!r} has {type(text).__name__}, expected str")
@@ -352,18 +363,22 @@ def _conversation(turns: Any, column: str) -> list[dict[str, str]]:
     return [dict(turn) for turn in turns]
 
 
-def _texts(values: list[str | None]) -> npt.NDArray[np.object_]:
-    column = np.empty(len(values), object)
-    column[:] = values
-    return column
-
-
 def _json(result: Any) -> str:
     return json.dumps(dataclasses.asdict(result), ensure_ascii=False)
 
 
 def _pixels(image: Any) -> Any:
     return _images.decode_image(image) if isinstance(image, bytes) else np.ascontiguousarray(image)
+
+
+def _channels(samples: Any) -> npt.NDArray[np.float32]:
+    """[channels, samples] of what a row has."""
+    given = np.asarray(samples)
+    if given.dtype.kind != "f":
+        raise TypeError(f"samples are of type {given.dtype}, expected floats of full scale 1: divide by 32768, say")
+    if given.ndim not in (1, 2) or (given.ndim == 2 and given.shape[0] > _MOST_CHANNELS):
+        raise ValueError(f"samples have the shape {list(given.shape)}, expected [samples] or [channels, samples]")
+    return np.atleast_2d(given.astype(np.float32, copy=False))
 
 
 def _read_sound(file: bytes) -> tuple[npt.NDArray[np.float32], int]:
