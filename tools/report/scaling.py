@@ -6,13 +6,15 @@
     tools/report/scaling.py page        the tables of docs/scaling.md, of that file
     tools/report/scaling.py page --check
 
-The model, for N rows in blocks of k, c seconds for a row, W workers of which P at a time have a processor (or a device) of their own:
+The model, for N rows in blocks of k, c seconds for a row, W workers of which P at a time have a processor (or a GPU) of their own, and Q
+processors that Ray has on all nodes:
 
-    T(W) = s + max((N c + N/k a) / min(W, P) + k c, (N c + N/k b) / P, N/k d)
+    T(W) = s + max((N c + N/k a) / min(W, P) + k c, (N c' + N/k b) / Q, N/k d)
 
-s: until the first row of a job of one is written; k c: the last block, for which the others wait at most. In each block, besides: a: what a
-worker does; b: what all processors do together that have a part in it (reading, handing over, writing); d: what the driver does, one block
-after the other, whatever the number of nodes. All are measured by themselves, not fitted to the runs that the model is compared with.
+s: until the first row of a job of one is written; k c: the last block, for which the others wait at most; c': what a row takes of a
+processor, c on the CPU backend, nothing on a GPU. In each block, besides: a: what a worker does; b: what all processors do together (reading,
+handing over, writing); d: what the driver does, one block after the other, whatever the number of nodes. They are how much longer jobs with
+many blocks take than jobs with few, in which nothing is done to the rows; none is fitted to the runs that the model is compared with.
 """
 import argparse
 import json
@@ -44,7 +46,7 @@ def job(ray, on_ray, rows, block, workers, out):
     given = ray.data.from_items([{"text": row} for row in rows], override_num_blocks=math.ceil(len(rows) / block))
     begun = time.monotonic()
     given.map_batches(
-        on_ray.Translator, batch_size=block, num_cpus=1, compute=ray.data.ActorPoolStrategy(size=workers),
+        on_ray.Translator, batch_size=block, batch_format="pyarrow", num_cpus=1, compute=ray.data.ActorPoolStrategy(size=workers),
         fn_constructor_kwargs={"path": str(MODEL), "plain_shaders": True, "beams": 1},
     ).write_parquet(out)
     return time.monotonic() - begun
@@ -62,16 +64,17 @@ def measure(options):
     rows = dates(options.rows)
     processors = len(os.sched_getaffinity(0))
     figures = {"processor": processor(), "processors": processors, "ray": ray.__version__, "vkformer": vkformer.__version__,
-               "rows": options.rows, "block": options.block}
+               "rows": options.rows, "block": options.block, "attempts": options.attempts}
 
     # One process without Ray, on one processor.
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
     with vkformer.Translator(MODEL, "cpu", plain_shaders=True, beams=1) as model:
         model.translate(rows[:options.block])
         begun = time.monotonic()
-        expected = [str(one) for i in range(0, len(rows), options.block) for one in model.translate(rows[i:i + options.block])]
+        expected = [one.text for i in range(0, len(rows), options.block) for one in model.translate(rows[i:i + options.block])]
         alone = time.monotonic() - begun
-    os.sched_setaffinity(0, range(os.cpu_count()))
+    os.sched_setaffinity(0, allowed)
     figures["row_seconds"] = alone / len(rows)
 
     ray.init(num_cpus=2 * max(WORKERS), include_dashboard=False, log_to_driver=False)
@@ -79,25 +82,23 @@ def measure(options):
     context.enable_progress_bars = False
     context.execution_options.preserve_order = True
 
-    # Ray's share in a block: blocks with which there is nothing to do, through one worker, and through as many as there are processors.
-    blocks = 200
-    nothing = ray.data.from_items([{"text": row} for row in rows[:blocks * 8]], override_num_blocks=blocks)
+    # Ray's share in a block: seconds of jobs in which nothing is done, with few and with many blocks.
+    few, many = 100, 400
 
-    def empty(workers):
+    def empty(blocks, workers):
+        given = ray.data.from_items([{"text": row} for row in rows[:blocks * 8]], override_num_blocks=blocks)
         with tempfile.TemporaryDirectory() as out:
-            before, begun = _busy(), time.monotonic()
-            nothing.map_batches(_Nothing, compute=ray.data.ActorPoolStrategy(size=workers), num_cpus=1).write_parquet(out)
-            return (time.monotonic() - begun) / blocks, (_busy() - before) / blocks
+            before = time.monotonic(), _busy(), time.process_time()
+            given.map_batches(_Nothing, compute=ray.data.ActorPoolStrategy(size=workers), num_cpus=1).write_parquet(out)
+            return [after - then for after, then in zip((time.monotonic(), _busy(), time.process_time()), before)]
 
-    def bare():
-        begun = time.monotonic()
-        nothing.map_batches(_Nothing, compute=ray.data.ActorPoolStrategy(size=1), num_cpus=1).materialize()
-        return (time.monotonic() - begun) / blocks
+    def a_block(workers):
+        least = [[min(column) for column in zip(*(empty(blocks, workers) for _ in range(options.attempts)))] for blocks in (few, many)]
+        return [(more - less) / (many - few) for less, more in zip(*least)]
 
-    empty(1)
-    figures["worker_seconds"] = min(bare() for _ in range(options.attempts))
-    found = [empty(processors) for _ in range(options.attempts)]
-    figures["driver_seconds"], figures["busy_seconds"] = (min(column) for column in zip(*found))
+    empty(few, 1)
+    figures["worker_seconds"] = a_block(1)[0]
+    _, figures["busy_seconds"], figures["driver_seconds"] = a_block(processors)
 
     # Until the first row is there.
     with tempfile.TemporaryDirectory() as out:
@@ -126,7 +127,7 @@ def measure(options):
 
 def _busy():
     """Seconds that this machine's processors have worked."""
-    fields = [int(field) for field in pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    fields = [int(field) for field in pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:8]]
     return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
 
 
@@ -135,12 +136,19 @@ class _Nothing:
         return batch
 
 
-def predicted(figures, workers, rows=None, block=None, row_seconds=None, places=None):
-    rows, block = rows or figures["rows"], block or figures["block"]
-    cost, places = row_seconds or figures["row_seconds"], places or figures["processors"]
-    blocks = rows / block
-    work = (rows * cost + blocks * figures["worker_seconds"]) / min(workers, places) + block * cost
+def predicted(figures, workers):
+    rows, blocks, cost = figures["rows"], figures["rows"] / figures["block"], figures["row_seconds"]
+    places = figures["processors"]
+    work = (rows * cost + blocks * figures["worker_seconds"]) / min(workers, places) + figures["block"] * cost
     together = (rows * cost + blocks * figures["busy_seconds"]) / places
+    return figures["start_seconds"] + max(work, together, blocks * figures["driver_seconds"])
+
+
+def predicted_on_gpus(figures, nodes, rows, block, rate):
+    """Nodes with one GPU, which does `rate` rows a second, and as many processors as were measured on."""
+    blocks = rows / block
+    work = (rows / rate + blocks * figures["worker_seconds"]) / nodes + block / rate
+    together = blocks * figures["busy_seconds"] / (nodes * figures["processors"])
     return figures["start_seconds"] + max(work, together, blocks * figures["driver_seconds"])
 
 
@@ -154,7 +162,7 @@ def tables(figures):
         "| | measured |", "| --- | --- |",
         f"| c, a row, in one process without Ray on one processor | {figures['row_seconds'] * 1e3:.3f} ms |",
         f"| s, a job of one row | {figures['start_seconds']:.1f} s |",
-        f"| a, a block, of a worker | {figures['worker_seconds'] * 1e3:.1f} ms |",
+        f"| a, a block, of the one worker there is | {figures['worker_seconds'] * 1e3:.1f} ms |",
         f"| b, a block, of all processors | {figures['busy_seconds'] * 1e3:.1f} ms |",
         f"| d, a block, of the driver | {figures['driver_seconds'] * 1e3:.1f} ms |",
         f"| a row that is written, as Parquet | {figures['bytes_per_row']:.0f} bytes |",
@@ -166,9 +174,9 @@ def tables(figures):
             # So large that the driver has time for all of them, and twice that; but no smaller than a second's work.
             block = max(rate, 2 * math.ceil(nodes * rate * figures["driver_seconds"]))
             rows = 3600 * nodes * rate
-            took = predicted(figures, nodes, rows, block, 1 / rate, places=nodes)
+            took = predicted_on_gpus(figures, nodes, rows, block, rate)
             far.append(f"| {rate:,} | {nodes:,} | {block:,} | {block / rate:.1f} | {rows:,} | {3600 / took * 100:.1f} % |")
-    origin = [f"{figures['processor']}; Ray {figures['ray']}; {figures['rows']:,} rows in blocks of {figures['block']}; the shortest of three runs."]
+    origin = [f"{figures['processor']}; Ray {figures['ray']}; {figures['rows']:,} rows in blocks of {figures['block']}; the shortest of {figures['attempts']} runs."]
     return {"runs": runs, "costs": costs, "far": far, "origin": origin}
 
 
