@@ -187,23 +187,19 @@ def serving_section(report, picture):
     def both(row, key):
         return f"{number(row[key])} : {number(row['peer_' + key])}"
 
-    if "turns" not in report:  # measured when each server had one turn
-        end, wanted = "p99", [("tokens per second", "tokens_per_second")]
-        how = f"one after the other, with the same file of the model of above and the same requests: prompts of some {rows[0]['prompt_tokens']:.0f} tokens"
-    else:
-        end, wanted = "p95", [("requests per second", "requests_per_second"), ("tokens per second", "tokens_per_second")]
-        how = f"""in turns, with the same file of the model of above and the same requests: prompts of {min(row['least_prompt'] for row in rows):.0f} to
-            {max(row['most_prompt'] for row in rows):.0f} tokens"""
+    end, wanted = "p95", [("requests per second", "requests_per_second"), ("tokens per second", "tokens_per_second")]
     percentile = f"{end[1:]}th percentile"
     (first, _), *others = wanted
     listed = table(("weights and clients", f"{first}, ours : llama.cpp's", *(name for name, _ in others), "ratio", "to the first text, ms", percentile,
                     "between texts, ms", percentile),
                    [(name(row) + star(row), *(both(row, key) for _, key in wanted), number(row["ratio"]), both(row, "first_ms"),
                      both(row, f"first_ms_{end}"), both(row, "between_ms"), both(row, f"between_ms_{end}")) for row in rows])
-    text = f"`vkformer serve` and llama-server, {how}, no two alike, 64 tokens generated, streamed."
-    if "turns" in report:
-        text += f" Medians of {report['turns']} turns; the ratio is that of tokens per second within a turn."
-    return "Many clients of a server" + (", in turns" if "turns" in report else ""), wrapped(text), listed
+    turns = f"Medians of {report['turns']} turns" if report["turns"] > 1 else "One turn"
+    shortest, longest = min(row["least_prompt"] for row in rows), max(row["most_prompt"] for row in rows)
+    text = f"""`vkformer serve` and llama-server, in turns, with the same file of the model of above and the same requests: prompts of {shortest:.0f} to
+        {longest:.0f} tokens, no two alike, 64 tokens generated, streamed. {turns}; the ratio is that of tokens per second within a
+        turn."""
+    return "Many clients of a server", wrapped(text), listed
 
 
 def translation_section(report, picture):
