@@ -356,11 +356,12 @@ def test_times_of_words(device: str) -> None:
             folder, device, timestamps=False, max_length=24, temperatures=0, word_timestamps=True, plain_shaders=True
         ) as transcriber:
             (segment,) = transcriber.transcribe(sound).segments
-        expected = [(text, start * 0.04, end * 0.04) for text, start, end in entry["segments"][0]["words"]]
+        expected = [(text, start * 0.04, end * 0.04, p) for text, start, end, p in entry["segments"][0]["words"]]
         assert [word.text for word in segment.words] == [text for text, *_ in expected]
-        for word, (_, start, end) in zip(segment.words, expected, strict=True):
+        for word, (_, start, end, probability) in zip(segment.words, expected, strict=True):
             assert isinstance(word, vkformer.Word)
             assert (word.start, word.end) == pytest.approx((start, end), abs=1e-6)
+            assert word.probability == pytest.approx(probability, abs=1e-5)
         assert "".join(word.text for word in segment.words) == segment.text
 
 
