@@ -178,6 +178,14 @@ class TestWorkers:
         first = json.loads(found["all"][0])
         assert first["text"] == "2021-03-04" and len(first["further"]) == 1 and first["score"] < 0
 
+    def test_details_are_json(self) -> None:
+        told = _workers._json(
+            vkformer.Generation("a", [1], "length", 1, 0, None, [vkformer.StepLogProbs(1, -np.inf, [])])
+        )
+        assert json.loads(told, parse_constant=pytest.fail)["log_probs"] == [
+            {"token": 1, "log_prob": None, "likeliest": []}
+        ]
+
     def test_generator_takes_prompts_and_conversations(self) -> None:
         with vkformer.Generator(TEXTS, "cpu", **PLAIN) as model:
             expected = [one.text for one in model.generate(["Hello", "World"], max_tokens=9)]
@@ -229,6 +237,8 @@ class TestWorkers:
         twice = np.repeat(clip, 2)  # as it were, at twice the rate
         assert sampled._samples(twice, 2 * rate).shape == clip.shape
         np.testing.assert_allclose(sampled._samples(np.stack([clip, -clip]), rate), 0)
+        with pytest.raises(ValueError, match="0 samples a second"):
+            sampled._samples(twice, 0)
         with pytest.raises(TypeError, match="divide by 32768"):
             _run(sampled, {"amplitude": np.ones((1, 1, 800), np.int16), "rate": np.array([rate])})
         with pytest.raises(ValueError, match=r"the shape \[800, 2\]"):

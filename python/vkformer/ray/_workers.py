@@ -4,6 +4,7 @@
 import dataclasses
 import io
 import json
+import math
 import operator
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -294,6 +295,8 @@ class Transcriber(_Writer[_transcriber.Transcriber]):
             samples, rate = _read_sound(sound)
         else:
             samples, rate = _channels(sound), own if rate is None else int(rate)
+        if rate < 1:
+            raise ValueError(f"sound has {rate} samples a second")
         one = samples.mean(axis=0, dtype=np.float32)
         if rate != own:
             import soxr
@@ -364,7 +367,16 @@ def _conversation(turns: Any, column: str) -> list[dict[str, str]]:
 
 
 def _json(result: Any) -> str:
-    return json.dumps(dataclasses.asdict(result), ensure_ascii=False)
+    return json.dumps(_as_json(dataclasses.asdict(result)), ensure_ascii=False, allow_nan=False)
+
+
+def _as_json(value: Any) -> Any:
+    """With null in place of what JSON has no number for: the log-probability of what a rule forbids."""
+    if isinstance(value, dict):
+        return {name: _as_json(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _pixels(image: Any) -> Any:
