@@ -24,11 +24,11 @@ from conftest import CLIP, DATES, GOLDENS, PICTURES, ROOT, TEXTS, VIT, read_tens
 import vkformer
 
 ray = pytest.importorskip("ray")
+pytest.importorskip("ray.data")
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("soundfile")
 os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_MODE="disabled", RAY_DATA_DISABLE_PROGRESS_BARS="1")
 
-import ray.data  # noqa: E402
 from ray import cloudpickle, serve  # noqa: E402
 from ray.cluster_utils import Cluster  # noqa: E402
 from ray.data.block import BlockAccessor  # noqa: E402
@@ -342,7 +342,7 @@ class TestWorkers:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """A head that does no work, and nodes with three processors each, by what they say; the first has the machine's Vulkan devices too."""
+    """A head that does no work, and nodes with three processors each, by what they say; the first has the devices."""
     small = {"object_store_memory": 100_000_000}
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **small})
     software = _places.resources(software=True)
@@ -532,10 +532,15 @@ def _raw(port: int, request: str) -> str:
 
 def _servers() -> list[int]:
     """Servers of this test's replicas."""
-    found = subprocess.run(
-        ["pgrep", "-f", f"^{_program()} serve --port 0.*{ORIGIN}"], capture_output=True, text=True, check=False
-    )
-    return [int(line) for line in found.stdout.split()]
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            command = folder.joinpath("cmdline").read_bytes().decode().split("\0")
+        except OSError:  # it has ended
+            continue
+        if command[:4] == [_program(), "serve", "--port", "0"] and ORIGIN in command:
+            found.append(int(folder.name))
+    return found
 
 
 def _parent(process: int) -> int:
