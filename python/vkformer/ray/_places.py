@@ -9,7 +9,7 @@ from typing import Any
 import ray
 import ray.data
 
-from .. import _core
+from .. import devices
 from .._errors import NoDeviceError, NoVulkanLoaderError
 from .._results import Device
 from ._claims import SHARES, Claim, claim
@@ -137,7 +137,7 @@ def _take_processors(count: int) -> list[Claim]:
 def _usable(software: bool) -> list[Device]:
     """Each once: a GPU with two drivers is one."""
     try:
-        found = [Device(*fields) for fields in _core.devices()]
+        found = devices()
     except (NoVulkanLoaderError, NoDeviceError):
         return []
     kind = {one.uuid: one for one in reversed(found) if not one.unusable and (one.type == "cpu") == software}

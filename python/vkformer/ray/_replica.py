@@ -12,7 +12,6 @@ from pathlib import Path
 
 import aiohttp
 import yarl
-from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
@@ -93,10 +92,7 @@ class Replica:
         except aiohttp.ClientConnectionError as error:
             return PlainTextResponse(f"the server of this replica does not answer: {error}", 502)
 
-        async def close() -> None:
-            answer.close()
-
-        response = StreamingResponse(_content(answer), answer.status, background=BackgroundTask(close))
+        response = StreamingResponse(_content(answer), answer.status)
         response.raw_headers = [
             # Ray has an x-request-id of its own.
             (b"x-vkformer-request-id" if name == b"x-request-id" else name, value)

@@ -130,10 +130,10 @@ class Worker(Generic[M]):
         return ArrowTensorArray.from_numpy(vectors)
 
 
-def _named(**columns: tuple[str | None, Kind]) -> dict[str, Kind]:
+def _named(*columns: tuple[str | None, Kind]) -> dict[str, Kind]:
     """Columns by their names: those that have one."""
     named: dict[str, Kind] = {}
-    for name, kind in columns.values():
+    for name, kind in columns:
         if name in named:
             raise ValueError(f"two of the new columns have the name {name!r}")
         if name is not None:
@@ -214,7 +214,7 @@ class Translator(_Writer[_translator.Translator]):
         errors: Errors = "raise",
         **options: Any,
     ) -> None:
-        outputs = _named(output=(output, "text"), details=(details, "text"))
+        outputs = _named((output, "text"), (details, "text"))
         super().__init__(_translator.Translator, path, device, [input], outputs, errors, options)
 
     def _results(self, rows: list[Row], first: int) -> list[Any]:
@@ -243,7 +243,7 @@ class Generator(_Writer[_generator.Generator]):
         errors: Errors = "raise",
         **options: Any,
     ) -> None:
-        outputs = _named(output=(output, "text"), details=(details, "text"))
+        outputs = _named((output, "text"), (details, "text"))
         super().__init__(_generator.Generator, path, device, [input], outputs, errors, options)
         self._arguments: _generator.GenerateArguments = arguments or {}
 
@@ -283,7 +283,7 @@ class Transcriber(_Writer[_transcriber.Transcriber]):
         **options: Any,
     ) -> None:
         columns = [input] if sample_rate is None else [input, sample_rate]
-        outputs = _named(output=(output, "text"), details=(details, "text"))
+        outputs = _named((output, "text"), (details, "text"))
         super().__init__(_transcriber.Transcriber, path, device, columns, outputs, errors, options)
 
     def _results(self, rows: list[Row], first: int) -> list[Any]:
@@ -323,7 +323,7 @@ class ImageClassifier(Worker[_images.ImageClassifier]):
         errors: Errors = "raise",
         **options: Any,
     ) -> None:
-        outputs = _named(output=(output, "text"), probability=(probability, "number"))
+        outputs = _named((output, "text"), (probability, "number"))
         super().__init__(_images.ImageClassifier, path, device, [input], outputs, errors, options)
 
     def _run(self, rows: list[Row], first: int) -> list[Row]:
