@@ -6,15 +6,12 @@
 #include <cmath>
 #include <numbers>
 
-#include "core/try.hpp"
 #include "cpu/blas.hpp"
-#include "formats/config.hpp"
 
 namespace vkformer::audio {
 namespace {
 
 constexpr std::size_t kBlockFrames = 256;  // of one product: bounds the memory
-constexpr std::string_view kExtractor = "WhisperFeatureExtractor";
 constexpr double kFloor = 1e-10;  // of the power, before the logarithm
 constexpr double kDecades = 8;
 constexpr double kHighest = 8000;  // Hz, whatever the sample rate
@@ -77,27 +74,6 @@ double mirrored(std::span<const float> samples, std::int64_t at, std::int64_t le
 }
 
 }  // namespace
-
-Result<MelOptions> read_mel_options(const std::filesystem::path& folder, std::uint32_t bins) {
-    VKFORMER_TRY(const auto config, formats::Config::open_if_present(folder / "preprocessor_config.json"));
-    MelOptions o;
-    VKFORMER_TRY(o.bins, config.unsigned_integer("feature_size", {.fallback = bins, .min = 1, .max = 1024}));
-    VKFORMER_TRY(o.sample_rate,
-                 config.unsigned_integer("sampling_rate", {.fallback = 16000, .min = 1000, .max = 1u << 20}));
-    VKFORMER_TRY(o.window, config.unsigned_integer("n_fft", {.fallback = 400, .min = 16, .max = 1u << 14}));
-    VKFORMER_TRY(o.hop, config.unsigned_integer("hop_length", {.fallback = 160, .min = 1, .max = 1u << 14}));
-    VKFORMER_TRY(const double dither, config.real("dither", {.fallback = 0}));
-    VKFORMER_TRY(const double padding, config.real("padding_value", {.fallback = 0}));
-    VKFORMER_TRY(const bool normalizes, config.boolean("do_normalize", false));
-    VKFORMER_TRY(const std::string type, config.string("feature_extractor_type", std::string(kExtractor)));
-    if (type != kExtractor) return config.unsupported("feature_extractor_type", kExtractor);
-    if (normalizes) return config.unsupported("do_normalize", "false");
-    if (dither != 0) return config.unsupported("dither", "0");
-    if (padding != 0) return config.unsupported("padding_value", "0");
-    if (o.window % 2 != 0) return config.unsupported("n_fft", "an even number");
-    if (o.bins != bins) return config.unsupported("feature_size", "the model's " + std::to_string(bins) + " mel bins");
-    return o;
-}
 
 LogMel::LogMel(const MelOptions& options)
     : options_(options), fourier_(fourier_matrix(options.window)), filters_(mel_filters(options)) {}

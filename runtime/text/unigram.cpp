@@ -6,9 +6,6 @@
 #include <optional>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
-#include "core/try.hpp"
 #include "text/token_models.hpp"
 #include "text/unicode.hpp"
 
@@ -120,27 +117,6 @@ private:
 };
 
 }  // namespace
-
-Result<std::unique_ptr<TokenModel>> read_unigram(const Field& field) {
-    VKFORMER_CHECK(field.check_members({"type", "vocab", "unk_id", "byte_fallback"}));
-    VKFORMER_TRY(const Field vocab, field.at("vocab"));
-    if (!vocab.json().is_array()) return vocab.corrupt("expected a list");
-    std::vector<std::string> tokens;
-    std::vector<double> scores;
-    for (const auto& entry : vocab.json()) {
-        if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number())
-            return vocab.corrupt("the entry " + std::to_string(tokens.size()) + " is not a token and its score");
-        tokens.push_back(entry[0].get<std::string>());
-        scores.push_back(entry[1].get<double>());
-    }
-    std::optional<std::int32_t> unknown;
-    if (field.has("unk_id")) {
-        VKFORMER_TRY(unknown, field.id("unk_id"));
-        if (std::cmp_greater_equal(*unknown, tokens.size())) return field.corrupt("unk_id is outside the vocabulary");
-    }
-    VKFORMER_TRY(const bool byte_fallback, field.boolean("byte_fallback", false));
-    return make_unigram(Vocabulary::in_order(std::move(tokens)), std::move(scores), unknown, byte_fallback);
-}
 
 std::unique_ptr<TokenModel> make_unigram(Vocabulary vocabulary, std::vector<double> scores,
                                          std::optional<std::int32_t> unknown, bool byte_fallback) {
