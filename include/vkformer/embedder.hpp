@@ -79,6 +79,9 @@ public:
     /// "mean, normalised"
     const std::string& pooling() const noexcept;
     const std::string& device() const noexcept;
+    /// What the model's files say that was passed over because nobody knows what it does: fields, keys and tensors, a sentence each. None
+    /// of files that are understood to the last field; whoever wants no others refuses a model that has some.
+    const std::vector<std::string>& notes() const noexcept;
     DeviceMemory memory() const;  ///< may be called from any thread
 
 private:
@@ -120,6 +123,9 @@ public:
     std::size_t labels() const noexcept;
     std::size_t max_length() const noexcept;
     const std::string& device() const noexcept;
+    /// What the model's files say that was passed over because nobody knows what it does: fields, keys and tensors, a sentence each. None
+    /// of files that are understood to the last field; whoever wants no others refuses a model that has some.
+    const std::vector<std::string>& notes() const noexcept;
     DeviceMemory memory() const;  ///< may be called from any thread
 
 private:

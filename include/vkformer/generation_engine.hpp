@@ -107,6 +107,9 @@ public:
     std::string_view chat_template() const noexcept;
     std::uint32_t context() const noexcept;
     const std::string& device() const noexcept;
+    /// What the model's files say that was passed over because nobody knows what it does: fields, keys and tensors, a sentence each. None
+    /// of files that are understood to the last field; whoever wants no others refuses a model that has some.
+    const std::vector<std::string>& notes() const noexcept;
     DeviceMemory memory() const;
 
 private:

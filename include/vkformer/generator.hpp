@@ -231,6 +231,9 @@ public:
     std::uint32_t score_context() const noexcept;
     const GenerationTimings& timings() const noexcept;  ///< of the last call
     const std::string& device() const noexcept;
+    /// What the model's files say that was passed over because nobody knows what it does: fields, keys and tensors, a sentence each. None
+    /// of files that are understood to the last field; whoever wants no others refuses a model that has some.
+    const std::vector<std::string>& notes() const noexcept;
 
 private:
     struct Impl;

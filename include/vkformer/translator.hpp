@@ -141,6 +141,9 @@ public:
 
     /// The device in use: "llvmpipe (LLVM 15.0.6, 256 bits) (cpu, llvmpipe Mesa 22.3.6)".
     const std::string& device() const noexcept;
+    /// What the model's files say that was passed over because nobody knows what it does: fields, keys and tensors, a sentence each. None
+    /// of files that are understood to the last field; whoever wants no others refuses a model that has some.
+    const std::vector<std::string>& notes() const noexcept;
     DeviceMemory memory() const;  ///< may be called from any thread
 
 private:

@@ -56,6 +56,9 @@ public:
     std::size_t patch_rows() const noexcept;                  ///< patches of an image from top to bottom
     std::size_t patch_columns() const noexcept;
     const std::string& device() const noexcept;
+    /// What the model's files say that was passed over because nobody knows what it does: fields, keys and tensors, a sentence each. None
+    /// of files that are understood to the last field; whoever wants no others refuses a model that has some.
+    const std::vector<std::string>& notes() const noexcept;
 
 private:
     struct Impl;
@@ -94,6 +97,9 @@ public:
     std::size_t dimension() const noexcept;   ///< numbers in a vector
     std::size_t max_length() const noexcept;  ///< tokens of a text
     const std::string& device() const noexcept;
+    /// What the model's files say that was passed over because nobody knows what it does: fields, keys and tensors, a sentence each. None
+    /// of files that are understood to the last field; whoever wants no others refuses a model that has some.
+    const std::vector<std::string>& notes() const noexcept;
 
 private:
     struct Impl;

@@ -670,6 +670,12 @@ VKFORMER_API vkf_result vkf_model_load(vkf_device* device, const char* path, vkf
  */
 VKFORMER_API vkf_result vkf_model_load_adapted(vkf_device* device, const char* path, uint32_t adapter_count,
                                                const char* const* adapters, vkf_model** model);
+/**
+ * What the model's files say that was passed over because nobody knows what it does: fields, keys and tensors, a sentence
+ * each, from 0 on; null behind the last, so at once for files that are understood to the last field. UTF-8, valid as long as
+ * the model. Whoever wants no others refuses a model that has some. Thread-safe.
+ */
+VKFORMER_API const char* vkf_model_note(const vkf_model* model, uint32_t index);
 /** Null is allowed. Sessions and programs of it keep what they need. */
 VKFORMER_API void vkf_model_destroy(vkf_model* model);
 

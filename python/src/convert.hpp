@@ -89,7 +89,12 @@ nb::class_<Held<Model>> bind_held(nb::module_& module, const char* name) {
     return nb::class_<Held<Model>>(module, name)
         .def("close", &Held<Model>::close)
         .def("is_closed", &Held<Model>::is_closed)
-        .def("device", [](Held<Model>& held) { return text(held.model().device()); });
+        .def("device", [](Held<Model>& held) { return text(held.model().device()); })
+        .def("notes", [](Held<Model>& held) {
+            nb::list notes;
+            for (const std::string& note : held.model().notes()) notes.append(text(note));
+            return notes;
+        });
 }
 
 void bind_translator(nb::module_& module);

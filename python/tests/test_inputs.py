@@ -2,10 +2,12 @@
 """Bad input: exceptions that say what is wrong, never a crash, and models that work afterwards."""
 
 import array
+import json
 import math
 import os
 import random
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,24 @@ def test_paths(cls: Any, tmp_path: Path) -> None:
         cls(tmp_path, "cpu")
     assert isinstance(corrupt.value, ValueError)
     assert corrupt.value.code == "corrupt_file"
+
+
+def test_what_nobody_knows_of_a_models_files(tmp_path: Path) -> None:
+    folder = tmp_path / "odd"
+    shutil.copytree(DATES, folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "attention_bend": 0.25}))
+    with pytest.warns(vkformer.UnknownFieldWarning, match='"attention_bend", which is 0.25') as told:
+        translator = vkformer.Translator(folder, "cpu", plain_shaders=True)
+    assert len(told) == 1
+    assert told[0].filename == __file__  # where it is loaded
+    assert translator.translate("4. März 2021").text == "2021-03-04"
+    translator.close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", vkformer.UnknownFieldWarning)
+        vkformer.Translator(DATES, "cpu", plain_shaders=True).close()
+        with pytest.raises(vkformer.UnknownFieldWarning):
+            vkformer.Translator(folder, "cpu", plain_shaders=True)
 
 
 def test_paths_of_other_bytes_than_utf_8(tmp_path: Path) -> None:

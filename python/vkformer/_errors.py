@@ -123,6 +123,13 @@ class NotANumberError(Error, ArithmeticError):
     code = "not_a_number"
 
 
+class UnknownFieldWarning(UserWarning):
+    """A model's files have a field, a key or a tensor that nobody knows: the model goes on without it.
+
+    ``warnings.simplefilter("error", vkformer.UnknownFieldWarning)`` refuses such models.
+    """
+
+
 _classes: dict[str, type[Error]] = {cls.code: cls for cls in Error.__subclasses__()}
 
 

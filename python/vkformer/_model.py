@@ -4,6 +4,7 @@
 import asyncio
 import os
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Protocol, Self, TypedDict, TypeVar
 
 from . import _core
-from ._errors import CancelledError
+from ._errors import CancelledError, UnknownFieldWarning
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +43,7 @@ class Held(Protocol):
     def close(self) -> None: ...
     def is_closed(self) -> bool: ...
     def device(self) -> str: ...
+    def notes(self) -> list[str]: ...
 
 
 Core = TypeVar("Core", bound=Held)
@@ -100,6 +102,8 @@ class Model(Generic[Core]):
         self._process = os.getpid()
         self._pumps: "weakref.WeakSet[Pump]" = weakref.WeakSet()
         self._stop: _core.Stop | None = None  # of the call that runs
+        for note in core.notes():
+            warnings.warn(note, UnknownFieldWarning, stacklevel=3)  # where the model's class is called
 
     @property
     def device(self) -> str:

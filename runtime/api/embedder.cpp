@@ -88,6 +88,7 @@ std::size_t Embedder::dimension() const noexcept { return impl_->dimension; }
 std::size_t Embedder::max_length() const noexcept { return impl_->runner.max_length(); }
 const std::string& Embedder::pooling() const noexcept { return impl_->pooling; }
 const std::string& Embedder::device() const noexcept { return impl_->runner.device(); }
+const std::vector<std::string>& Embedder::notes() const noexcept { return impl_->runner.encoder().notes; }
 DeviceMemory Embedder::memory() const { return impl_->runner.memory(); }
 
 Result<Embedder> Embedder::load(const std::filesystem::path& folder, const EmbedderOptions& options) {
@@ -147,6 +148,7 @@ CrossEncoder::~CrossEncoder() = default;
 std::size_t CrossEncoder::labels() const noexcept { return impl_->runner.encoder().config().labels; }
 std::size_t CrossEncoder::max_length() const noexcept { return impl_->runner.max_length(); }
 const std::string& CrossEncoder::device() const noexcept { return impl_->runner.device(); }
+const std::vector<std::string>& CrossEncoder::notes() const noexcept { return impl_->runner.encoder().notes; }
 DeviceMemory CrossEncoder::memory() const { return impl_->runner.memory(); }
 
 namespace {

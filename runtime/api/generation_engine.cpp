@@ -418,6 +418,7 @@ std::string_view GenerationEngine::chat_template() const noexcept {
 }
 std::uint32_t GenerationEngine::context() const noexcept { return impl_->batch.context; }
 const std::string& GenerationEngine::device() const noexcept { return impl_->device.description; }
+const std::vector<std::string>& GenerationEngine::notes() const noexcept { return impl_->language.model->notes; }
 DeviceMemory GenerationEngine::memory() const { return impl_->device.backend->memory(); }
 
 }  // namespace vkformer

@@ -203,6 +203,7 @@ Generator& Generator::operator=(Generator&&) noexcept = default;
 Generator::~Generator() = default;
 
 const std::string& Generator::device() const noexcept { return impl_->device.description; }
+const std::vector<std::string>& Generator::notes() const noexcept { return impl_->language.model->notes; }
 const GenerationTimings& Generator::timings() const noexcept { return impl_->timings; }
 std::uint32_t Generator::context() const noexcept { return impl_->session_options().context; }
 std::uint32_t Generator::score_context() const noexcept { return impl_->score_context(); }

@@ -343,6 +343,7 @@ Transcriber& Transcriber::operator=(Transcriber&&) noexcept = default;
 Transcriber::~Transcriber() = default;
 
 const std::string& Transcriber::device() const noexcept { return impl_->device.description; }
+const std::vector<std::string>& Transcriber::notes() const noexcept { return impl_->model->notes; }
 DeviceMemory Transcriber::memory() const { return impl_->device.backend->memory(); }
 std::uint32_t Transcriber::sample_rate() const noexcept { return impl_->mel.options().sample_rate; }
 

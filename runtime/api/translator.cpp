@@ -188,6 +188,7 @@ Translator& Translator::operator=(Translator&&) noexcept = default;
 Translator::~Translator() = default;
 
 const std::string& Translator::device() const noexcept { return impl_->device.description; }
+const std::vector<std::string>& Translator::notes() const noexcept { return impl_->model->notes; }
 DeviceMemory Translator::memory() const { return impl_->device.backend->memory(); }
 
 Result<Translator> Translator::load(const std::filesystem::path& folder, const TranslatorOptions& options) {

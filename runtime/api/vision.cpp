@@ -61,6 +61,7 @@ const std::vector<std::string>& ImageClassifier::labels() const noexcept { retur
 std::size_t ImageClassifier::patch_rows() const noexcept { return impl_->runner.encoder().config().patch_rows(); }
 std::size_t ImageClassifier::patch_columns() const noexcept { return impl_->runner.encoder().config().patch_columns(); }
 const std::string& ImageClassifier::device() const noexcept { return impl_->runner.device()->description; }
+const std::vector<std::string>& ImageClassifier::notes() const noexcept { return impl_->runner.encoder().notes; }
 
 Result<ImageClassifier> ImageClassifier::load(const std::filesystem::path& folder, const VisionOptions& options) {
     VKFORMER_TRY(auto encoder, models::load_vision_encoder(folder));
@@ -103,6 +104,7 @@ struct ClipEncoder::Impl {
     api::ImageRunner images;
     api::EncoderRunner texts;
     double logit_scale;
+    std::vector<std::string> notes;
 };
 
 ClipEncoder::ClipEncoder(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
@@ -113,6 +115,7 @@ ClipEncoder::~ClipEncoder() = default;
 std::size_t ClipEncoder::dimension() const noexcept { return impl_->images.encoder().dimension(); }
 std::size_t ClipEncoder::max_length() const noexcept { return impl_->texts.max_length(); }
 const std::string& ClipEncoder::device() const noexcept { return impl_->images.device()->description; }
+const std::vector<std::string>& ClipEncoder::notes() const noexcept { return impl_->notes; }
 
 Result<ClipEncoder> ClipEncoder::load(const std::filesystem::path& folder, const ClipOptions& options) {
     VKFORMER_TRY(const auto clip, models::load_clip(folder));
@@ -120,8 +123,8 @@ Result<ClipEncoder> ClipEncoder::load(const std::filesystem::path& folder, const
                  api::ImageRunner::load(folder, clip.vision, api::clip_image_head(clip, options.normalize), options));
     VKFORMER_TRY(auto texts, api::EncoderRunner::load(folder, clip.text, api::clip_text_head(clip, options.normalize),
                                                       0, options, images.device()));
-    return ClipEncoder(std::make_unique<Impl>(
-        Impl{.images = std::move(images), .texts = std::move(texts), .logit_scale = clip.logit_scale}));
+    return ClipEncoder(std::make_unique<Impl>(Impl{
+        .images = std::move(images), .texts = std::move(texts), .logit_scale = clip.logit_scale, .notes = clip.notes}));
 }
 
 Result<std::vector<std::vector<float>>> ClipEncoder::embed_images(std::span<const Image> images,

@@ -63,7 +63,9 @@ Result<YesNoReranker> load_yes_no_reranker(const models::Opened<models::Decoder>
                          "another instruction than Qwen3-Reranker's usual one, \"" +
                          std::string(kInstruction) + "\""};
     VKFORMER_TRY(models::Decoder decoder, opened.load());
+    std::vector<std::string> notes = decoder.notes;
     VKFORMER_TRY(models::Encoder encoder, models::scorer_of(std::move(decoder), tokens));
+    encoder.notes = std::move(notes);
     return YesNoReranker{.encoder = std::move(encoder), .prompt = qwen3_prompt(), .max_length = texts.max_length};
 }
 

@@ -19,7 +19,7 @@ namespace {
 using nlohmann::json;
 
 /// A value from the file as messages show it.
-std::string shown(const json& value) {
+std::string value_text(const json& value) {
     constexpr std::size_t kMaxShown = 100;
     if (const auto* text = value.get_ptr<const std::string*>()) return quote(*text);
     if (value.is_structured() && value.size() > 20)
@@ -92,14 +92,15 @@ std::optional<double> number_of(const json& value) {
 Result<std::shared_ptr<const json>> object_of(Result<json> parsed, const std::string& file_name) {
     if (!parsed) return std::move(parsed).error();
     if (!parsed->is_object())
-        return Error{ErrorCode::CorruptFile, file_name + ": is " + shown(*parsed) + ", expected an object"};
+        return Error{ErrorCode::CorruptFile, file_name + ": is " + value_text(*parsed) + ", expected an object"};
     return std::shared_ptr<const json>(std::make_shared<json>(std::move(*parsed)));
 }
 
 }  // namespace
 
-Config::Config(std::shared_ptr<const json> object, std::string file_name)
-    : object_(std::move(object)), file_name_(std::move(file_name)) {}
+Config::Config(std::shared_ptr<const json> object, std::string file_name, std::shared_ptr<AskedNames> asked,
+               std::string path)
+    : object_(std::move(object)), file_name_(std::move(file_name)), asked_(std::move(asked)), path_(std::move(path)) {}
 
 namespace {
 
@@ -125,7 +126,7 @@ Result<Config> Config::open(const std::filesystem::path& path) {
     if (const auto missing = missing_model(path)) return *missing;
     const std::string file_name = path.filename().string();
     VKFORMER_TRY(auto object, object_of(read_json(path), file_name));
-    return Config(std::move(object), file_name);
+    return Config(std::move(object), file_name, std::make_shared<AskedNames>(), "");
 }
 
 Result<Config> Config::open_if_present(const std::filesystem::path& path) {
@@ -137,10 +138,11 @@ Result<Config> Config::open_if_present(const std::filesystem::path& path) {
 Result<Config> Config::parse(std::string_view text, std::string_view file_name) {
     const std::string name(file_name);
     VKFORMER_TRY(auto object, object_of(parse_json(with_named_numbers(text), name), name));
-    return Config(std::move(object), name);
+    return Config(std::move(object), name, std::make_shared<AskedNames>(), "");
 }
 
 const json* Config::find(std::string_view name) const {
+    asked_->add(path_ + std::string(name));
     const auto& object = object_->get_ref<const json::object_t&>();
     const auto found = object.find(std::string(name));
     return found == object.end() || found->second.is_null() ? nullptr : &found->second;
@@ -152,21 +154,69 @@ std::vector<std::string> Config::names() const { return unknown_names({}); }
 
 std::vector<std::string> Config::unknown_names(std::span<const std::string_view> known) const {
     std::vector<std::string> names;
-    for (const auto& [name, value] : object_->get_ref<const json::object_t&>())
+    for (const auto& [name, value] : object_->get_ref<const json::object_t&>()) {
+        asked_->add(path_ + name);
         if (!value.is_null() && std::ranges::find(known, std::string_view(name)) == known.end()) names.push_back(name);
+    }
     return names;
+}
+
+bool Config::is_empty() const {
+    return std::ranges::all_of(object_->get_ref<const json::object_t&>(),
+                               [](const auto& member) { return member.second.is_null(); });
+}
+
+namespace {
+
+/// An object whose fields are asked for one by one is among the names with this behind its own.
+constexpr char kOpened = '.';
+
+void add_unasked(const json& object, const std::string& path, const AskedNames& asked, std::size_t skipped,
+                 std::vector<std::string>& names) {
+    for (const auto& [name, value] : object.get_ref<const json::object_t&>()) {
+        const std::string own = path + name;
+        if (value.is_null()) continue;
+        if (!asked.has(own))
+            names.push_back(own.substr(skipped));
+        else if (value.is_object() && asked.has(own + kOpened))
+            add_unasked(value, own + kOpened, asked, skipped, names);
+    }
+}
+
+}  // namespace
+
+std::vector<std::string> Config::unasked() const {
+    std::vector<std::string> names;
+    add_unasked(*object_, path_, *asked_, path_.size(), names);
+    return names;
+}
+
+std::string Config::shown(std::string_view path) const {
+    const json* value = object_.get();
+    while (!path.empty()) {
+        const auto& object = value->get_ref<const json::object_t&>();
+        const std::size_t length = std::min(path.find(kOpened), path.size());
+        auto found = object.find(std::string(path));  // a name may have a dot of its own
+        if (found == object.end()) found = object.find(std::string(path.substr(0, length)));
+        if (found == object.end()) return "";
+        value = &found->second;
+        if (found->first.size() == path.size() || !value->is_object()) break;
+        path.remove_prefix(std::min(length + 1, path.size()));
+    }
+    return value_text(*value);
 }
 
 Error Config::unexpected(std::string_view name, std::string_view expected) const {
     const json* value = find(name);
-    return {ErrorCode::CorruptFile, file_name_ + ": " + quote(name) + " is " + (value ? shown(*value) : "missing") +
-                                        ", expected " + std::string(expected)};
+    return {ErrorCode::CorruptFile, file_name_ + ": " + quote(name) + " is " +
+                                        (value ? value_text(*value) : "missing") + ", expected " +
+                                        std::string(expected)};
 }
 
 Error Config::unsupported(std::string_view name, std::string_view supported) const {
     const json* value = find(name);
     return {ErrorCode::UnsupportedConfig, file_name_ + ": " + quote(name) + " is " +
-                                              (value ? shown(*value) : "missing") +
+                                              (value ? value_text(*value) : "missing") +
                                               ", supported: " + std::string(supported)};
 }
 
@@ -282,10 +332,11 @@ Result<std::vector<std::pair<std::vector<std::int32_t>, double>>> Config::biased
 
 Result<Config> Config::object(std::string_view name) const {
     const json* value = find(name);
-    std::string nested_name = file_name_ + ": " + quote(name);
-    if (!value) return parse("{}", nested_name);
-    if (!value->is_object()) return unexpected(name, "an object");
-    return Config(std::shared_ptr<const json>(object_, value), std::move(nested_name));
+    if (value && !value->is_object()) return unexpected(name, "an object");
+    std::string path = path_ + std::string(name) + kOpened;
+    asked_->add(path);
+    return Config(value ? std::shared_ptr<const json>(object_, value) : std::make_shared<const json>(json::object()),
+                  file_name_ + ": " + quote(name), asked_, std::move(path));
 }
 
 }  // namespace vkformer::formats

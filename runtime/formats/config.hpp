@@ -14,6 +14,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "formats/asked_names.hpp"
 #include "formats/expect.hpp"
 #include "vkformer/result.hpp"
 
@@ -32,7 +33,9 @@ public:
     static Result<Config> parse(std::string_view text, std::string_view file_name);
 
     bool has(std::string_view name) const;
-    /// The fields that are not null, sorted: for model code that refuses what it does not know.
+    /// It has no fields but nulls.
+    bool is_empty() const;
+    /// The fields that are not null, sorted: for model code that refuses what it does not know. All of them have been asked for then.
     std::vector<std::string> names() const;
     /// Those of names() that are not in `known`.
     std::vector<std::string> unknown_names(std::span<const std::string_view> known) const;
@@ -64,14 +67,25 @@ public:
 
     const std::string& file_name() const noexcept { return file_name_; }
 
+    // Copies and nested objects know together what was asked for: by has(), by a getter, or by the opening of an object for its fields.
+    /// Whether the field was, present or not; of a nested object's "rope_parameters.factor".
+    bool was_asked(std::string_view path) const { return asked_->has(path_ + std::string(path)); }
+    /// The fields that are not null and that nobody asked for, sorted; of nested objects that were opened theirs, "rope_parameters.factor".
+    std::vector<std::string> unasked() const;
+    /// A field's value as messages show it; empty where absent.
+    std::string shown(std::string_view path) const;
+
 private:
-    Config(std::shared_ptr<const nlohmann::json> object, std::string file_name);
+    Config(std::shared_ptr<const nlohmann::json> object, std::string file_name, std::shared_ptr<AskedNames> asked,
+           std::string path);
 
     const nlohmann::json* find(std::string_view name) const;
     Error unexpected(std::string_view name, std::string_view expected) const;
 
     std::shared_ptr<const nlohmann::json> object_;
     std::string file_name_;
+    std::shared_ptr<AskedNames> asked_;
+    std::string path_;  ///< of a nested object: what precedes its fields' names among those that were asked for
 };
 
 }  // namespace vkformer::formats

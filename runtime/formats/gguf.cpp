@@ -504,6 +504,7 @@ struct Gguf::Contents {
     std::vector<GgufTensor> tensors;  // of all parts
     std::map<std::string_view, const GgufValue*> by_key;
     Weights weights{"", {}};
+    mutable AskedNames asked;
 
     static std::shared_ptr<const Contents> of(std::vector<Part> parts) {
         const auto contents = std::make_shared<Contents>();
@@ -576,8 +577,16 @@ std::span<const GgufTensor> Gguf::tensors() const noexcept { return contents_->t
 const Weights& Gguf::weights() const noexcept { return contents_->weights; }
 
 const GgufValue* Gguf::find(std::string_view key) const {
+    contents_->asked.add(key);
     const auto found = contents_->by_key.find(key);
     return found == contents_->by_key.end() ? nullptr : found->second;
+}
+
+std::vector<std::string_view> Gguf::unasked() const {
+    std::vector<std::string_view> keys;
+    for (const GgufValue& value : values())
+        if (!contents_->asked.has(value.key)) keys.push_back(value.key);
+    return keys;
 }
 
 bool Gguf::has(std::string_view key) const { return find(key) != nullptr; }

@@ -76,6 +76,7 @@ std::size_t similarity(std::string_view a, std::string_view b) {
 }  // namespace
 
 const TensorData* Weights::find(std::string_view name) const {
+    asked_->add(name);
     const auto found = tensors_.find(name);
     return found == tensors_.end() ? nullptr : &found->second;
 }
@@ -98,6 +99,16 @@ Result<TensorData> Weights::get(std::string_view name) const {
 std::vector<std::string_view> Weights::names() const {
     std::vector<std::string_view> names;
     for (const auto& [name, tensor] : tensors_) names.push_back(name);
+    return names;
+}
+
+std::vector<std::string> Weights::unasked() const {
+    std::vector<std::string> names;
+    for (const auto& [name, tensor] : tensors_)
+        if (!asked_->has(name)) names.push_back(name);
+    for (const auto& [name, type] : refused_)
+        if (!asked_->has(name)) names.push_back(name);
+    std::ranges::sort(names);
     return names;
 }
 

@@ -5,11 +5,13 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/tensor_data.hpp"
+#include "formats/asked_names.hpp"
 #include "vkformer/result.hpp"
 
 namespace vkformer::formats {
@@ -20,7 +22,8 @@ using TensorMap = std::map<std::string, TensorData, std::less<>>;
 /// Tensors that are in the file, but whose type vkformer does not compute with: the type by the tensor's name.
 using RefusedTensors = std::map<std::string, std::string, std::less<>>;
 
-/// Tensors by name, with the name of their source for messages. A plain value; the tensors own the mapped files.
+/// Tensors by name, with the name of their source for messages. A plain value; the tensors own the mapped files. Copies know together
+/// what was asked for.
 class Weights {
 public:
     /// `source` is what messages call the tensors' file.
@@ -29,7 +32,7 @@ public:
 
     /// The file has such a tensor, be it one that get refuses for its type. Ask this before an optional tensor is taken.
     bool has(std::string_view name) const { return tensors_.contains(name) || refused_.contains(name); }
-    /// nullptr where there is no such tensor or get refuses it; valid as long as this object.
+    /// nullptr where there is no such tensor or get refuses it; valid as long as this object. The tensor has been asked for then, as by get.
     const TensorData* find(std::string_view name) const;
     /// Errors: MissingTensor, with a similar name that is there if one is; UnsupportedDtype.
     Result<TensorData> get(std::string_view name) const;
@@ -37,11 +40,14 @@ public:
     std::vector<std::string_view> names() const;
     const TensorMap& tensors() const noexcept { return tensors_; }
     const std::string& source() const noexcept { return source_; }
+    /// Tensors in the file that nobody asked for, those that get refuses too; sorted.
+    std::vector<std::string> unasked() const;
 
 private:
     std::string source_;
     TensorMap tensors_;
     RefusedTensors refused_;
+    std::shared_ptr<AskedNames> asked_ = std::make_shared<AskedNames>();
 };
 
 /// What holds a folder's weights where some are in block formats, which safetensors have none of: a GGUF file with the names, the shapes

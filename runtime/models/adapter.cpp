@@ -120,7 +120,7 @@ Result<void> refuse_further_fields(const Config& config) {
         if (value && !*value) continue;
         if (is_switch && !value) return value.error();
         if (const auto list = config.strings(name); list && list->empty()) continue;
-        if (const auto object = config.object(name); object && object->names().empty()) continue;
+        if (const auto object = config.object(name); object && object->is_empty()) continue;
         return config.unsupported(name, is_switch ? "false" : "no such field, or nothing in it");
     }
     return {};

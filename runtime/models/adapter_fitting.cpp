@@ -258,7 +258,9 @@ Result<Decoder> with_adapters(const Opened<Decoder>& opened, const Decoder& mode
     }
     DecoderWeights weights = model.weights();
     VKFORMER_CHECK(Fitting(opened, adapters, weights).run());
-    return Decoder(model.config(), std::move(weights));
+    Decoder adapted(model.config(), std::move(weights));
+    adapted.notes = model.notes;
+    return adapted;
 }
 
 }  // namespace vkformer::models

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "graph/builders.hpp"
+#include "models/file_notes.hpp"
 #include "models/layer_weights.hpp"
 #include "models/weight_format.hpp"
 
@@ -215,7 +216,7 @@ struct DecoderPass {
 };
 
 /// The model: weights in files and how they are put together. Immutable and thread-safe.
-class Decoder {
+class Decoder : public FileNotes {
 public:
     /// Requires what the loading functions give: weights of the shapes that the config says.
     Decoder(DecoderConfig config, DecoderWeights weights) : config_(std::move(config)), weights_(std::move(weights)) {}

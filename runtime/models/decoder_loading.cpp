@@ -373,6 +373,12 @@ Result<void> scale_longrope(const RopeFields& fields, const Config& config, Deco
     double factor = static_cast<double>(decoder.max_positions) / context;
     if (!holder.has("original_max_position_embeddings")) {
         VKFORMER_TRY(factor, positive(scaling, "factor"));
+    } else if (scaling.has("factor") && !scaling.has("attention_factor")) {
+        // transformers 4 goes by the ratio, 5 by the factor.
+        VKFORMER_TRY(const double given, positive(scaling, "factor"));
+        if (std::abs(given - factor) > 1e-6 * factor)
+            return scaling.unsupported("factor", "max_position_embeddings / original_max_position_embeddings, here " +
+                                                     formats::shown(factor) + " (versions of transformers disagree)");
     }
     const double usual = factor <= 1 ? 1 : std::sqrt(1 + std::log(factor) / std::log(static_cast<double>(context)));
     VKFORMER_TRY(rope.scale, positive(scaling, "attention_factor", usual));
@@ -450,13 +456,15 @@ Result<void> refuse_contradictions(const Config& config, const Config& scaling, 
 Result<RopeSource> find_rope(const Config& config, const RopeDefaults& defaults) {
     VKFORMER_TRY(const Config parameters, config.object("rope_parameters"));
     VKFORMER_TRY(const Config scaling, config.object("rope_scaling"));
-    const bool is_nested = !defaults.object.empty() && !parameters.names().empty();
-    constexpr std::array<std::string_view, 2> kObjects = {"full_attention", "sliding_attention"};
-    if (const auto others = parameters.unknown_names(kObjects); is_nested && !others.empty())
-        return parameters.unsupported(others.front(), "only the objects full_attention and sliding_attention");
+    const bool is_nested = !defaults.object.empty() && !parameters.is_empty();
+    if (is_nested) {
+        constexpr std::array<std::string_view, 2> kObjects = {"full_attention", "sliding_attention"};
+        if (const auto others = parameters.unknown_names(kObjects); !others.empty())
+            return parameters.unsupported(others.front(), "only the objects full_attention and sliding_attention");
+    }
     VKFORMER_TRY(const Config object, is_nested ? parameters.object(defaults.object) : Result<Config>(parameters));
     VKFORMER_TRY(RopeSource source, rope_source(config, object, defaults));
-    if (!defaults.is_scaled_by_rope_scaling || scaling.names().empty()) return source;
+    if (!defaults.is_scaled_by_rope_scaling || scaling.is_empty()) return source;
     VKFORMER_CHECK(refuse_contradictions(config, scaling, source, defaults));
     VKFORMER_TRY(RopeSource scaled, rope_source(config, scaling, defaults));
     if (is_nested && !scaling.has("rope_theta")) scaled.theta = source.theta;

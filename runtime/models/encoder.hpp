@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "models/encoder_layers.hpp"
+#include "models/file_notes.hpp"
 
 namespace vkformer::models {
 
@@ -56,7 +57,7 @@ struct EncoderTensors {
 };
 
 /// The model: weights in files and how they are put together. Immutable and thread-safe.
-class Encoder {
+class Encoder : public FileNotes {
 public:
     /// Requires what the loading functions give: weights of the shapes that the config says.
     Encoder(const EncoderConfig& config, EncoderWeights weights) : config_(config), weights_(std::move(weights)) {}

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "graph/builders.hpp"
+#include "models/file_notes.hpp"
 #include "models/weight_format.hpp"
 #include "vkformer/attention_weights.hpp"
 
@@ -74,7 +75,7 @@ struct SourceTensors {
 /// decoder begins. The states of one layout have the same names in both graphs. Thread-safe: the functions only read the
 /// model. What a model cannot do of the options (a mask over the target of a recurrent decoder, say) is an
 /// InvalidArgument.
-class EncoderDecoder {
+class EncoderDecoder : public FileNotes {
 public:
     struct Limits {
         std::uint64_t source_len = 0;       ///< longest source sequence

@@ -92,7 +92,7 @@ Result<void> refuse_other_encoders(const Config& config) {
     VKFORMER_TRY(const std::string positions, config.string("position_embedding_type", "absolute"));
     if (positions != "absolute") return config.unsupported("position_embedding_type", "absolute");
     VKFORMER_TRY(const Config pruned, config.object("pruned_heads"));
-    if (!pruned.names().empty()) return config.unsupported("pruned_heads", "{}");
+    if (!pruned.is_empty()) return config.unsupported("pruned_heads", "{}");
     if (config.has("quantization_config")) return config.unsupported("quantization_config", "null");
     return {};
 }

@@ -121,9 +121,15 @@ constexpr Field kFields[] = {
     {"generation_kwargs", Use::idle, Use::idle},
 };
 
+}  // namespace
+
+bool is_generation_field(std::string_view name) { return std::ranges::count(kFields, name, &Field::name) > 0; }
+
+namespace {
+
 bool is_empty(const Config& config, std::string_view name) {
     if (const auto list = config.token_ids(name)) return list->empty();
-    if (const auto object = config.object(name)) return object->names().empty();
+    if (const auto object = config.object(name)) return object->is_empty();
     return false;
 }
 

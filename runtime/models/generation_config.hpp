@@ -54,6 +54,9 @@ enum class GenerationSource : std::uint8_t {
     model_config,       ///< config.json of older models: only the fields that concern generation are looked at
 };
 
+/// Whether transformers reads such a field of generation_config.json, and in older models of config.json.
+bool is_generation_field(std::string_view name);
+
 /// Whose fields they are: some concern only the one, and some are done only for the one.
 enum class GenerationKind : std::uint8_t { encoder_decoder, language_model };
 

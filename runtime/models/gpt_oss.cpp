@@ -146,7 +146,7 @@ Result<void> check_fixed(const Config& config) {
     VKFORMER_TRY(const double limit, config.real("swiglu_limit", {.fallback = 7}));
     if (limit != 7) return config.unsupported("swiglu_limit", "7");
     VKFORMER_TRY(const Config quantization, config.object("quantization_config"));
-    if (quantization.names().empty()) return {};
+    if (quantization.is_empty()) return {};
     VKFORMER_TRY(const std::string method, quantization.string("quant_method", ""));
     return method == "mxfp4" ? Result<void>{} : quantization.unsupported("quant_method", "mxfp4");
 }

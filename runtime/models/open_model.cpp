@@ -11,6 +11,7 @@
 #include "models/decoder_loading.hpp"
 #include "models/encoder_loading.hpp"
 #include "models/gguf_architecture.hpp"
+#include "models/passed_over.hpp"
 #include "models/recurrent_seq2seq.hpp"
 #include "models/sentence.hpp"
 #include "models/seq2seq_loading.hpp"
@@ -144,17 +145,28 @@ void for_each_kind(auto&& visit) {
     visit(std::span(kSpeechModels));
 }
 
+void set_notes(FileNotes& model, std::vector<std::string> notes) { model.notes = std::move(notes); }
+void set_notes(Clip& model, std::vector<std::string> notes) { model.notes = std::move(notes); }
+void set_notes(Seq2SeqPointer& model, std::vector<std::string> notes) { model->notes = std::move(notes); }
+void set_notes(SpeechModel& speech, std::vector<std::string> notes) { speech.model->notes = std::move(notes); }
+
 template <class Model>
 std::function<Result<Model>()> loader(const path& folder, const Config& config, const Family<Model>& family) {
     return [folder, config, &family]() -> Result<Model> {
         VKFORMER_TRY(const Weights weights, formats::open_weights(folder));
-        return family.from_folder(config, weights);
+        VKFORMER_TRY(Model model, family.from_folder(config, weights));
+        set_notes(model, passed_over(config, weights));
+        return model;
     };
 }
 
 template <class Model>
 std::function<Result<Model>()> loader(const path&, const Gguf& file, const Family<Model>& family) {
-    return [file, &family] { return family.from_file(file); };
+    return [file, &family]() -> Result<Model> {
+        VKFORMER_TRY(Model model, family.from_file(file));
+        set_notes(model, passed_over(file));
+        return model;
+    };
 }
 
 /// Of each kind, the first family of that name. `files` as of Opened.

@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "formats/config.hpp"
 #include "formats/gguf.hpp"
@@ -54,6 +55,14 @@ enum class ModelKind : std::uint8_t { encoder_decoder, decoder, encoder, vision,
 inline constexpr std::array kModelKinds = {ModelKind::encoder_decoder, ModelKind::decoder, ModelKind::encoder,
                                            ModelKind::vision,          ModelKind::clip,    ModelKind::speech};
 static_assert(std::variant_size_v<OpenedModel> == kModelKinds.size());
+
+/// FileNotes of a model of any kind.
+inline const std::vector<std::string>& notes_of(const FileNotes& model) noexcept { return model.notes; }
+inline const std::vector<std::string>& notes_of(const Clip& model) noexcept { return model.notes; }
+inline const std::vector<std::string>& notes_of(const SpeechModel& speech) noexcept { return speech.model->notes; }
+inline const std::vector<std::string>& notes_of(const std::unique_ptr<EncoderDecoder>& model) noexcept {
+    return model->notes;
+}
 
 inline ModelKind kind_of(const OpenedModel& model) noexcept { return static_cast<ModelKind>(model.index()); }
 

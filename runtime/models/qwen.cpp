@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Qwen 2 and 2.5 (biases on query, key and value) and Qwen 3 (norms on the heads of query and key, a head size of its own).
+#include <algorithm>
 #include <cmath>
 
 #include "core/try.hpp"
@@ -13,9 +14,12 @@ using formats::Config;
 /// With use_sliding_window, layers from max_window_layers on have the window, or those that layer_types names.
 Result<void> read_qwen_windows(const Config& config, DecoderConfig& c) {
     VKFORMER_TRY(const bool uses_window, config.boolean("use_sliding_window", false));
-    if (!uses_window) return {};
-    VKFORMER_TRY(const auto window, config.unsigned_integer("sliding_window", {.fallback = 4096, .max = 1u << 28}));
     VKFORMER_TRY(auto slides, read_sliding_layers(config, c.layers.size()));
+    if (!uses_window) {
+        if (std::ranges::count(slides, true) == 0) return {};
+        return config.unsupported("layer_types", "full attention in all layers where use_sliding_window is false");
+    }
+    VKFORMER_TRY(const auto window, config.unsigned_integer("sliding_window", {.fallback = 4096, .max = 1u << 28}));
     if (!config.has("layer_types")) {
         VKFORMER_TRY(const auto first, config.unsigned_integer("max_window_layers", {.fallback = 28}));
         for (std::size_t i = 0; i < slides.size(); ++i) slides[i] = i >= first;

@@ -70,7 +70,7 @@ Result<void> refuse_other_seq2seq(const Config& config, std::span<const std::str
     }
     for (const std::string_view name : {"pruned_heads", "quantization_config"}) {
         VKFORMER_TRY(const Config object, config.object(name));
-        if (!object.names().empty()) return config.unsupported(name, "{}");
+        if (!object.is_empty()) return config.unsupported(name, "{}");
     }
     return {};
 }

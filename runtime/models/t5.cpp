@@ -31,10 +31,12 @@ struct T5Fields {
     bool scales_head = true;  ///< its input is multiplied by 1 / √d_model
 };
 
-/// "relu", "gated-gelu", "gated-silu", …: the activation and whether there is a gate. "gated-gelu" is the approximation by tanh.
+/// "relu", "gated-gelu", "gated-silu", …: the activation and whether there is a gate. "gated-gelu" is the approximation by tanh. What
+/// transformers makes of it is in the file again, as dense_act_fn and is_gated_act, and these are what it goes by.
 Result<void> read_feed_forward(const Config& config, Seq2SeqConfig& c, T5Fields& t5) {
     constexpr std::string_view kGated = "gated-";
-    VKFORMER_TRY(std::string name, config.string("feed_forward_proj", "relu"));
+    VKFORMER_TRY(const std::string type, config.string("model_type", "t5"));
+    VKFORMER_TRY(std::string name, config.string("feed_forward_proj", type == "t5" ? "relu" : "gated-gelu"));
     t5.is_gated = name.starts_with(kGated);
     if (t5.is_gated) name.erase(0, kGated.size());
     constexpr std::array<std::pair<std::string_view, graph::Activation>, 4> kKnown = {
@@ -42,12 +44,16 @@ Result<void> read_feed_forward(const Config& config, Seq2SeqConfig& c, T5Fields&
          {"gelu", graph::Activation::gelu_erf},
          {"gelu_new", graph::Activation::gelu_tanh},
          {"silu", graph::Activation::silu}}};
-    for (const auto& [known, activation] : kKnown) {
-        if (name != known) continue;
-        c.activation = t5.is_gated && name == "gelu" ? graph::Activation::gelu_tanh : activation;
-        return {};
+    const auto known =
+        std::ranges::find(kKnown, std::string_view(name), &std::pair<std::string_view, graph::Activation>::first);
+    if (known == kKnown.end())
+        return config.unsupported("feed_forward_proj", "relu, gelu, gelu_new, silu, each with or without \"gated-\"");
+    c.activation = t5.is_gated && name == "gelu" ? graph::Activation::gelu_tanh : known->second;
+    if (config.has("dense_act_fn")) {
+        VKFORMER_TRY(c.activation, read_activation(config, "dense_act_fn", ""));
     }
-    return config.unsupported("feed_forward_proj", "relu, gelu, gelu_new, silu, each with or without \"gated-\"");
+    VKFORMER_TRY(t5.is_gated, config.boolean("is_gated_act", t5.is_gated));
+    return {};
 }
 
 /// transformers_version, its first number; files that say none are older than 5.

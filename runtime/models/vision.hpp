@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "models/encoder_layers.hpp"
+#include "models/file_notes.hpp"
 
 namespace vkformer::models {
 
@@ -61,7 +62,7 @@ struct VisionTensors {
 };
 
 /// The model: weights in files and how they are put together. Immutable and thread-safe.
-class VisionEncoder {
+class VisionEncoder : public FileNotes {
 public:
     /// Requires what the loading functions give: weights of the shapes that the config says.
     VisionEncoder(VisionConfig config, VisionWeights weights)

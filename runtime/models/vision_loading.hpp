@@ -22,6 +22,7 @@ struct Clip {
     Encoder text;  ///< hidden states behind the last norm
     Projection text_projection;
     double logit_scale = 1;  ///< already exp(logit_scale)
+    std::vector<std::string> notes = {};  ///< as FileNotes
 
     /// Adds what the model makes of a text: the end token's hidden state, projected; f32 [batch, projection_dim]. `lengths` of the
     /// encoder count the end token as the last one.

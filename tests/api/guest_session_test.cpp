@@ -11,6 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "models/changed_golden.hpp"
 #include "models/decoder_case.hpp"
 #include "models/tiny_llama.hpp"
 #include "models/write_blocks.hpp"
@@ -624,6 +625,23 @@ TEST_CASE("a model says what it is", "[api][c][guest]") {
     CHECK(properties.start_token == -1);
     CHECK(vkf_model_label(decoder.get(), 0, &bytes, name) == VKF_ERROR_INVALID_ARGUMENT);
     CHECK(vkf_model_query(nullptr, &properties) == VKF_ERROR_INVALID_ARGUMENT);
+    CHECK(vkf_model_note(vision.get(), 0) == nullptr);
+    CHECK(vkf_model_note(decoder.get(), 0) == nullptr);
+    CHECK(vkf_model_note(nullptr, 0) == nullptr);
+}
+
+TEST_CASE("a model says what its files have that nobody knows", "[api][c][guest][passed_over]") {
+    if (vulkan_device_indices().empty()) return;
+    const VkfDevice device = own_device(vulkan_device_indices().back());
+    const TemporaryFolder folder;
+    const auto copy = folder / "qwen2";
+    std::filesystem::copy(decoder_folder("qwen2"), copy);
+    write_config_with(copy, {{"attention_bend", 0.25}, {"attention_twist", true}});
+    const VkfModel model = load_model(*device, copy.string());
+    REQUIRE(vkf_model_note(model.get(), 1) != nullptr);
+    CHECK_THAT(vkf_model_note(model.get(), 0), Catch::Matchers::ContainsSubstring("attention_bend"));
+    CHECK_THAT(vkf_model_note(model.get(), 1), Catch::Matchers::ContainsSubstring("attention_twist"));
+    CHECK(vkf_model_note(model.get(), 2) == nullptr);
 }
 
 TEST_CASE("a model says how images are normalised, and which it takes as they are", "[api][c][guest]") {

@@ -66,7 +66,7 @@ TEST_CASE("encoder-decoder configs that contradict the weights are refused", "[m
         {"mbart_d20_h5_h2", "decoder_layers", "3", "decoder.layers.2"},
         {"t5_d22_relu", "d_kv", "6", "SelfAttention.q.weight"},
         {"t5_d22_relu", "relative_attention_num_buckets", "10", "relative_attention_bias.weight"},
-        {"t5_d22_relu", "feed_forward_proj", R"("gated-gelu")", "wi_0.weight"},
+        {"t5_d22_relu", "is_gated_act", "true", "wi_0.weight"},
         {"t5_d22_relu", "tie_word_embeddings", "false", "lm_head.weight"},
     }));
     CAPTURE(name, field, value);

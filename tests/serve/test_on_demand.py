@@ -137,3 +137,35 @@ def test_bounds_that_cannot_be_kept_are_refused() -> None:
         command = [program(), "serve", "--model", model, *arguments]
         made = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
         assert made.returncode > 0 and told in made.stderr + made.stdout
+
+
+def odd_model(folder: Path) -> Path:
+    """The model of dates with a field that nobody knows."""
+    copy = folder / "odd"
+    shutil.copytree(MODELS["dates"], copy)
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps({**config, "attention_bend": 0.25}))
+    return copy
+
+
+def test_what_nobody_knows_of_a_models_files_is_logged(tmp_path: Path) -> None:
+    server = Server("--model", f"odd={odd_model(tmp_path)}", models=("dates",))
+    try:
+        assert '"attention_bend", which is 0.25' in server.line("note", model="odd")["what"]
+        assert not any(line["event"] == "note" and line["model"] == "dates" for line in server.lines)
+    finally:
+        server.stop()
+
+
+def test_strict_servers_refuse_what_nobody_knows(tmp_path: Path) -> None:
+    named = ["--model", f"odd={odd_model(tmp_path)}"]
+    ended = subprocess.run(
+        [program(), "serve", "-q", "-d", "cpu", "--plain", "--port", "0", "--strict", *named],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ended.returncode == 2
+    assert '"attention_bend"' in ended.stderr
+    server = Server("--strict", models=("dates",))
+    assert server.stop() == 0

@@ -40,6 +40,7 @@ Result<AttentionMaps> observe(const AttentionCommand& command) {
     TranslatorOptions options{.device = command.device.device, .batch = 1, .plain_shaders = command.device.plain};
     VKFORMER_TRY(options.shader_variants, command.device.variants_by_op());
     VKFORMER_TRY(Translator translator, Translator::load(folder, options));
+    VKFORMER_CHECK(command.device.heed(translator.notes()));
     if (!command.device.quiet) std::fprintf(stderr, "vkformer: device: %s\n", translator.device().c_str());
     VKFORMER_TRY(AttentionMaps maps, translator.attention(command.text));
     if (maps.weights.empty())
@@ -160,6 +161,7 @@ void add_attention(CLI::App& app, Action& action) {
     command.add_option("--layer", options->layer, "Only this layer, counted from 1");
     command.add_option("--head", options->head, "Only this head, counted from 1");
     options->device.add_device(command);
+    options->device.add_strict(command);
     command.footer(
         "Examples:\n"
         "  vkformer attention \"March 4, 2021\" -o map.png\n"

@@ -74,6 +74,7 @@ Result<int> run_classifier(const ClassifyCommand& command, const std::filesystem
     if (!command.labels.empty())
         return Error{ErrorCode::InvalidArgument, "the model has labels of its own; --label is for CLIP models"};
     VKFORMER_TRY(ImageClassifier classifier, ImageClassifier::load(folder, options));
+    VKFORMER_CHECK(command.encoder.device.heed(classifier.notes()));
     show_device(command, classifier.device());
     return print_verdicts(command, [&](std::span<const Image> images) -> Result<std::vector<std::vector<Verdict>>> {
         VKFORMER_TRY(const auto found, classifier.classify(images));
@@ -107,6 +108,7 @@ Result<int> run_clip(const ClassifyCommand& command, const std::filesystem::path
     ClipOptions clip;
     static_cast<VisionOptions&>(clip) = options;
     VKFORMER_TRY(ClipEncoder encoder, ClipEncoder::load(folder, clip));
+    VKFORMER_CHECK(command.encoder.device.heed(encoder.notes()));
     show_device(command, encoder.device());
     return print_verdicts(command, [&](std::span<const Image> images) -> Result<std::vector<std::vector<Verdict>>> {
         VKFORMER_TRY(const auto scores, encoder.score(images, command.labels));

@@ -84,6 +84,19 @@ void DeviceOptions::add_dtype(CLI::App& command) {
         ->capture_default_str();
 }
 
+void DeviceOptions::add_strict(CLI::App& command) {
+    command.add_flag("--strict", strict,
+                     "Refuse a model whose files have fields, keys or tensors that nobody knows; else they are named");
+}
+
+Result<void> DeviceOptions::heed(const std::vector<std::string>& notes) const {
+    if (strict && !notes.empty())
+        return Error{ErrorCode::UnsupportedConfig, notes.front() + "; without --strict it is only told of"};
+    if (quiet) return {};
+    for (const std::string& note : notes) std::fprintf(stderr, "vkformer: note: %s\n", printable(note).c_str());
+    return {};
+}
+
 void WeightsOption::add(CLI::App& command) {
     command.add_option("--weights", dtype, "How matrices are stored: as in the model's file, or as --dtype says")
         ->check(CLI::IsMember({"model", "dtype"}))

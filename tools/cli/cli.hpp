@@ -32,10 +32,15 @@ struct DeviceOptions {
     std::string dtype = "f32";
     bool quiet = false;
     bool plain = false;
+    bool strict = false;
     std::vector<std::string> variants;  ///< "op=name"
 
     void add_device(CLI::App& command);
     void add_dtype(CLI::App& command);
+    void add_strict(CLI::App& command);
+    /// Says on standard error what was passed over in a model's files, unless it is to be quiet. Errors: UnsupportedConfig (there is
+    /// something, and it is to be strict).
+    Result<void> heed(const std::vector<std::string>& notes) const;
     /// `variants` by op. Errors: InvalidArgument (no "=").
     Result<std::map<std::string, std::string>> variants_by_op() const;
     DType dtype_value() const { return dtype == "f16" ? DType::f16 : DType::f32; }

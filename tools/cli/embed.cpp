@@ -120,6 +120,7 @@ Result<int> run_clip(EmbedCommand& command, const std::filesystem::path& folder,
         return Error{ErrorCode::InvalidArgument, "CLIP models have no poolings and no prompts to choose from"};
     if (command.normalize_option->count() > 0) options.normalize = command.normalize;
     VKFORMER_TRY(ClipEncoder encoder, ClipEncoder::load(folder, options));
+    VKFORMER_CHECK(command.encoder.device.heed(encoder.notes()));
     if (!command.encoder.device.quiet)
         std::fprintf(stderr, "vkformer: device: %s\nvkformer: %zu numbers; at most %zu tokens\n",
                      encoder.device().c_str(), encoder.dimension(), encoder.max_length());
@@ -154,6 +155,7 @@ Result<int> run(EmbedCommand command) {
     if (command.prompt_option->count() > 0) options.prompt = command.prompt;
     if (command.normalize_option->count() > 0) options.normalize = command.normalize;
     VKFORMER_TRY(Embedder embedder, Embedder::load(folder, options));
+    VKFORMER_CHECK(command.encoder.device.heed(embedder.notes()));
     if (!command.encoder.device.quiet)
         std::fprintf(stderr, "vkformer: device: %s\nvkformer: pooling: %s; %zu numbers; at most %zu tokens\n",
                      embedder.device().c_str(), embedder.pooling().c_str(), embedder.dimension(),

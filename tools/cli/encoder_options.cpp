@@ -25,6 +25,7 @@ void EncoderCommand::add(CLI::App& command) {
             "Tokens that are read of a text at most, special ones included (default: what the model folder says)")
         ->check(CLI::Range(1u, 1u << 20));
     device.add_device(command);
+    device.add_strict(command);
     device.add_dtype(command);
 }
 

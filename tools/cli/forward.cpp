@@ -374,6 +374,7 @@ Result<int> run(const ForwardCommand& command) {
         return Error{ErrorCode::UnsupportedConfig, "--lora: only decoder-only language models take adapters"};
     const auto outputs_of = [&](const auto& of_kind) -> Result<Outputs> {
         VKFORMER_TRY(auto model, of_kind.load());
+        VKFORMER_CHECK(command.device.heed(models::notes_of(model)));
         if constexpr (std::is_same_v<decltype(model), models::Decoder>) {
             VKFORMER_TRY(model, models::with_adapters(of_kind, model, adapters));
             VKFORMER_CHECK(model.check_adapters(request.adapters));
@@ -412,6 +413,7 @@ void add_forward(CLI::App& app, Action& action) {
                     "it has one) and, of an encoder-decoder, encoder_last_hidden_state")
         ->required();
     options->device.add_device(command);
+    options->device.add_strict(command);
     options->device.add_dtype(command);
     command.footer(
         "Takes encoder-decoders, decoder-only language models (folders and GGUF files) and text encoders. Where a mask "

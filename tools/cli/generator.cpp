@@ -112,6 +112,7 @@ void GeneratorCommand::add(CLI::App& command) {
             if (one != other) one->excludes(other);
     }
     device.add_device(command);
+    device.add_strict(command);
     device.add_dtype(command);
     parsed_ = &command;
 }
@@ -212,6 +213,7 @@ Result<Generator> load_generator(const GeneratorCommand& command) {
         VKFORMER_TRY(model, find_shipped(command.shipped));
     }
     VKFORMER_TRY(Generator generator, Generator::load(model, options));
+    VKFORMER_CHECK(command.device.heed(generator.notes()));
     if (!command.device.quiet) std::fprintf(stderr, "vkformer: device: %s\n", generator.device().c_str());
     return generator;
 }

@@ -96,6 +96,7 @@ Result<int> run(RerankCommand command) {
     VKFORMER_TRY(const auto folder, command.encoder.apply(options));
     if (command.pairs) command.in_order = true;
     VKFORMER_TRY(CrossEncoder model, CrossEncoder::load(folder, options));
+    VKFORMER_CHECK(command.encoder.device.heed(model.notes()));
     if (!command.encoder.device.quiet) std::fprintf(stderr, "vkformer: device: %s\n", model.device().c_str());
     if (!command.in_order && model.labels() != 1)
         return Error{ErrorCode::InvalidArgument, "the model gives " + std::to_string(model.labels()) +

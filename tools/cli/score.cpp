@@ -144,6 +144,7 @@ public:
         }
         if (!command.device.quiet) options.on_progress = show_progress;
         VKFORMER_TRY(Generator generator, Generator::load(utf8_path(command.model), options));
+        VKFORMER_CHECK(command.device.heed(generator.notes()));
         if (command.whole && asked.stride == 0) asked.stride = std::max(generator.score_context() / 2, 1u);
         return std::unique_ptr<Scorer>(
             std::make_unique<TextsScorer>(std::move(generator), std::move(asked), command.device.quiet));
@@ -194,6 +195,7 @@ public:
         VKFORMER_TRY(options.shader_variants, command.device.variants_by_op());
         if (!command.device.quiet) options.on_progress = show_progress;
         VKFORMER_TRY(Translator translator, Translator::load(utf8_path(command.model), options));
+        VKFORMER_CHECK(command.device.heed(translator.notes()));
         return std::unique_ptr<Scorer>(std::make_unique<TranslationsScorer>(std::move(translator), command));
     }
 
@@ -342,6 +344,7 @@ void add_score(CLI::App& app, Action& action) {
     command.add_flag("--json", options->json,
                      "One JSON object per line: text, translation, log_prob, perplexity, tokens, log_probs");
     options->device.add_device(command);
+    options->device.add_strict(command);
     options->device.add_dtype(command);
     options->weights.add(command);
     options->cache.add(command);

@@ -67,6 +67,7 @@ Result<serve::ServerOptions> server_options(const ServeCommand& command) {
     model.weights = command.weights.storage();
     model.cache = command.cache.is_q8_0() ? CacheStorage::q8_0 : CacheStorage::precision;
     model.plain_shaders = command.device.plain;
+    model.strict = command.device.strict;
     model.on_demand = command.load == "on-demand";
     VKFORMER_TRY(model.shader_variants, command.device.variants_by_op());
     if (!command.device.quiet) model.on_progress = show_progress;
@@ -183,6 +184,7 @@ void add_serve(CLI::App& app, Action& action) {
         ->capture_default_str();
     options->cache.add(command);
     options->device.add_device(command);
+    options->device.add_strict(command);
     options->device.add_dtype(command);
     command.footer(
         "Examples:\n"

@@ -123,6 +123,7 @@ Result<int> run(const TranscribeCommand& command) {
     VKFORMER_TRY(options.shader_variants, command.device.variants_by_op());
     if (!command.device.quiet) options.on_progress = show_progress;
     VKFORMER_TRY(Transcriber transcriber, Transcriber::load(folder, options));
+    VKFORMER_CHECK(command.device.heed(transcriber.notes()));
     if (!command.device.quiet) std::fprintf(stderr, "vkformer: device: %s\n", transcriber.device().c_str());
     for (const std::string& file : command.files) VKFORMER_CHECK(transcribe(transcriber, command, file));
     return kOk;
@@ -182,6 +183,7 @@ void add_transcribe(CLI::App& app, Action& action) {
         ->check(CLI::Range(1u, 1u << 20));
     add_rules(command, *options);
     options->device.add_device(command);
+    options->device.add_strict(command);
     options->device.add_dtype(command);
     options->weights.add(command);
     command.footer(

@@ -116,6 +116,7 @@ Result<int> run(TranslateCommand command) {
     VKFORMER_TRY(options.shader_variants, command.device.variants_by_op());
     if (!command.device.quiet) options.on_progress = show_progress;
     VKFORMER_TRY(Translator translator, Translator::load(folder, options));
+    VKFORMER_CHECK(command.device.heed(translator.notes()));
     if (!command.device.quiet) std::fprintf(stderr, "vkformer: device: %s\n", translator.device().c_str());
     if (!command.prefix.empty()) VKFORMER_CHECK(translator.check(PrefixedText{.text = "x", .prefix = command.prefix}));
     if (command.alternatives > 0) {
@@ -169,6 +170,7 @@ void add_translate(CLI::App& app, Action& action) {
     alternatives->excludes(command.get_option("--skip-bad-lines"));
     command.add_flag("--json", options->json, "One JSON object per line: source, translation, tokens, score, further");
     options->device.add_device(command);
+    options->device.add_strict(command);
     options->device.add_dtype(command);
     options->weights.add(command);
     command.footer(

@@ -21,6 +21,7 @@ public:
 
     const std::string& name() const noexcept { return name_; }
     const std::string& device() const noexcept { return model_->device(); }
+    const std::vector<std::string>& notes() const noexcept { return model_->notes(); }
     DeviceMemory memory() const { return model_->memory(); }
     std::size_t dimension() const noexcept { return model_->dimension(); }
     /// Sets what the model's gauges show now.
@@ -44,6 +45,7 @@ public:
 
     const std::string& name() const noexcept { return name_; }
     const std::string& device() const noexcept { return model_->device(); }
+    const std::vector<std::string>& notes() const noexcept { return model_->notes(); }
     DeviceMemory memory() const { return model_->memory(); }
     /// Sets what the model's gauges show now.
     void show(Metrics& metrics) const {

@@ -25,6 +25,7 @@ struct ModelOptions {
     std::uint32_t sequences = 8;  ///< that a language model decodes together
     std::uint64_t cache_tokens = 0;
     bool plain_shaders = false;
+    bool strict = false;     ///< a model is refused whose files have something that nobody knows
     bool on_demand = false;  ///< a model is loaded with its first request
     std::uint64_t memory =
         0;  ///< bytes that models loaded on demand may have together; 0: as many as their devices have

@@ -106,6 +106,10 @@ std::string device_of(const LoadedModel& model) {
     return std::visit([](const auto& loaded) { return loaded->device(); }, model);
 }
 
+const std::vector<std::string>& notes_of(const LoadedModel& model) {
+    return std::visit([](const auto& loaded) -> const std::vector<std::string>& { return loaded->notes(); }, model);
+}
+
 Labels labels_of(const ModelSet::Entry& entry) {
     return {{"model", entry.spec.name}, {"kind", std::string(to_string(entry.kind))}};
 }
@@ -186,6 +190,11 @@ Result<void> ModelSet::load(Entry& entry) {
         return error;
     }
     const std::string device = device_of(*model);
+    const auto& notes = notes_of(*model);
+    if (options_.strict && !notes.empty())
+        return Error{ErrorCode::UnsupportedConfig,
+                     entry.spec.name + ": " + notes.front() + "; without --strict it is only told of"};
+    for (const std::string& note : notes) log_->say("note", {{"model", entry.spec.name}, {"what", note}});
     {
         const std::lock_guard lock(shared_->mutex);
         if (!entry.device_before.empty() && entry.device_before != device)  // it is not listed while it resets itself

@@ -33,6 +33,7 @@ public:
 
     const std::string& name() const noexcept { return name_; }
     const std::string& device() const noexcept { return model_->device(); }
+    const std::vector<std::string>& notes() const noexcept { return model_->notes(); }
     DeviceMemory memory() const { return model_->memory(); }
     /// Sets what the model's gauges show now.
     void show(Metrics& metrics) const {

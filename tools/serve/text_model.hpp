@@ -34,6 +34,7 @@ public:
     /// The names of its adapters, in the order in which they were given.
     const std::vector<std::string>& adapters() const noexcept { return adapters_; }
     const std::string& device() const noexcept { return engine_->device(); }
+    const std::vector<std::string>& notes() const noexcept { return engine_->notes(); }
     DeviceMemory memory() const { return engine_->memory(); }
     const GenerationEngine& engine() const noexcept { return *engine_; }
 

@@ -32,6 +32,7 @@ public:
 
     const std::string& name() const noexcept { return name_; }
     const std::string& device() const noexcept { return model_->device(); }
+    const std::vector<std::string>& notes() const noexcept { return model_->notes(); }
     DeviceMemory memory() const { return model_->memory(); }
     /// Those that its files say, or else the options. Errors: as of load.
     static Result<TranslationLanguages> languages_of(const std::string& name, const std::filesystem::path& path,

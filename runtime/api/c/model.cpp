@@ -85,6 +85,7 @@ Result<void> load(Model& model, const models::Opened<models::VisionEncoder>& ope
 
 Result<void> load(Model& model, const models::Opened<models::Clip>& opened) {
     VKFORMER_TRY(auto clip, opened.load());
+    clip.vision.notes = std::move(clip.notes);
     return take_vision(model, std::move(clip.vision), opened.path);
 }
 
@@ -294,6 +295,16 @@ vkf_result vkf_model_load_adapted(vkf_device* device, const char* path, uint32_t
 }
 
 void vkf_model_destroy(vkf_model* model) { delete model; }
+
+const char* vkf_model_note(const vkf_model* model, uint32_t index) {
+    if (!model) return nullptr;
+    return std::visit(
+        [&](const auto& one) {
+            const auto& notes = models::notes_of(one);
+            return index < notes.size() ? notes[index].c_str() : nullptr;
+        },
+        model->model->model);
+}
 
 vkf_result vkf_model_query(const vkf_model* model, vkf_model_properties* properties) {
     if (!model) return c::invalid("model is required");

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: MIT
+/// What a model's files say and its loading function did not ask for: told of, unless it is known to be of no account.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "models/changed_golden.hpp"
+#include "models/passed_over.hpp"
+#include "models/seq2seq.hpp"
+#include "support/catch.h"
+
+namespace vkformer::tests {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using nlohmann::json;
+namespace fs = std::filesystem;
+using Notes = std::vector<std::string>;
+
+/// Every model among the goldens and the samples: folders and GGUF files.
+std::vector<fs::path> all_models() {
+    std::vector<fs::path> models;
+    for (const auto& entry : fs::recursive_directory_iterator(goldens_dir())) {
+        const fs::path& path = entry.path();
+        if (path.extension() == ".gguf" && path.filename() != "model.gguf") models.push_back(path);
+        if (path.filename() == "config.json") models.push_back(path.parent_path());
+    }
+    return models;
+}
+
+Notes notes_with(const std::string& decoder, const json& fields) {
+    return must(load_golden_with(decoder, fields)).notes;
+}
+
+/// The golden decoder with a tensor more, named so.
+Notes notes_with_tensor(const std::string& decoder, const std::string& name) {
+    const TemporaryFolder folder;
+    const fs::path source = goldens_dir() / "decoders" / decoder;
+    fs::copy_file(source / "config.json", folder / "config.json");
+    const auto file = must(formats::Safetensors::open(source / "model.safetensors"));
+    std::vector<formats::NamedTensor> tensors;
+    for (const auto& [own, data] : file.tensors()) tensors.push_back({own, data});
+    tensors.push_back({name, tensors.front().data});
+    must(formats::write_safetensors(folder / "model.safetensors", tensors));
+    return must(models::load_decoder(folder.path())).notes;
+}
+
+/// By model_type, the fields that loading the goldens asks for.
+class AskedFields {
+public:
+    AskedFields() {
+        for (const fs::path& path : all_models())
+            if (!formats::is_file(path)) add(path);
+        add_as("roberta", "camembert", {});
+        add_as("gemma3_text", "gemma3", "text_config");
+        add_as("qwen3_5_moe_text", "qwen3_5_moe", "text_config");
+    }
+
+    bool has(const std::string& type, const std::string& field) const {
+        const auto found = configs_.find(type);
+        return found != configs_.end() &&
+               std::ranges::any_of(found->second, [&](const auto& config) { return config.was_asked(field); });
+    }
+    bool knows(const std::string& type) const { return configs_.contains(type); }
+
+private:
+    void add(const fs::path& path) {
+        const auto opened = models::open_model(path);
+        if (!opened) return;  // a part of a model of several
+        std::visit(
+            [&](const auto& model) {
+                const auto& config = std::get<formats::Config>(model.head);
+                (void)model
+                    .load();  // which may fail, of a config that stands for another one: its fields are asked for first
+                const std::string type = must(config.string("model_type", "marian"));
+                configs_[type].push_back(config);
+                if (!examples_.contains(type)) examples_[type] = model.files;
+            },
+            *opened);
+    }
+    /// An example of one type as one of another, within an object of that name if there is one.
+    void add_as(const std::string& type, const std::string& other, const std::string& object) {
+        const TemporaryFolder folder;
+        fs::copy(examples_.at(type), folder.path(), fs::copy_options::recursive);
+        const json own = json::parse(std::ifstream(examples_.at(type) / "config.json"));
+        json config = object.empty() ? own : json{{object, own}};
+        config["model_type"] = other;
+        std::ofstream(folder / "config.json") << config;
+        add(folder.path());
+    }
+
+    std::map<std::string, std::vector<formats::Config>> configs_;
+    std::map<std::string, fs::path> examples_;
+};
+
+}  // namespace
+
+TEST_CASE("the files of every golden model are understood to the last field and tensor", "[models][passed_over]") {
+    std::size_t models = 0;
+    for (const fs::path& path : all_models()) {
+        const auto opened = models::open_model(path);
+        if (!opened) continue;  // a part of a model of several, a file of a vocabulary alone
+        CAPTURE(path);
+        std::visit(
+            [&](const auto& model) {
+                const auto loaded = model.load();
+                if (!loaded) return;
+                ++models;
+                CHECK(models::notes_of(*loaded) == Notes{});
+            },
+            *opened);
+    }
+    CHECK(models > 150);
+}
+
+TEST_CASE("every field of transformers' config classes is asked for or known to be of no account",
+          "[models][passed_over]") {
+    const AskedFields asked;
+    const json lists = json::parse(std::ifstream(goldens_dir() / "config_fields.json"));
+    std::set<std::string> types;
+    for (const models::ModelKind kind : models::kModelKinds)
+        for (const std::string_view type : models::model_types(kind)) types.emplace(type);
+    types.erase("recurrent_seq2seq");  // which transformers does not have
+    for (const std::string& type : types) {
+        CAPTURE(type);
+        REQUIRE(lists["fields"].contains(type));
+        REQUIRE(asked.knows(type));
+        for (const std::string field : lists["fields"][type]) {
+            CAPTURE(field);
+            CHECK((asked.has(type, field) || models::is_of_no_account(type, field)));
+        }
+    }
+}
+
+TEST_CASE("fields that nobody knows are told of by name and value, wherever they stand", "[models][passed_over]") {
+    CHECK(notes_with("qwen3", {{"attention_bend", nullptr}}) == Notes{});
+    const Notes one = notes_with("qwen3", {{"attention_bend", 0.25}, {"torch_dtype", "float16"}});
+    REQUIRE(one.size() == 1);
+    CHECK(one[0] ==
+          R"(config.json: the model goes on without "attention_bend", which is 0.25: nobody knows what it does)");
+
+    const json rope = {{"rope_type", "default"}, {"rope_theta", 1e6}, {"twist", {{"by", 2}}}};
+    const Notes nested = notes_with("qwen3", {{"rope_parameters", rope}});
+    REQUIRE(nested.size() == 1);
+    CHECK_THAT(nested[0], ContainsSubstring(R"("rope_parameters.twist", which is {"by":2})"));
+
+    const Notes in_text =
+        notes_with("qwen3_5_with_vision", {{"text_config", {{"bend", true}}}, {"vision_config", {{"x", 1}}}});
+    REQUIRE(in_text.size() == 1);
+    CHECK_THAT(in_text[0], ContainsSubstring(R"("text_config.bend", which is true)"));
+}
+
+TEST_CASE("what is of no account in one family is told of in another", "[models][passed_over]") {
+    CHECK(models::is_of_no_account("qwen2", "max_window_layers"));
+    CHECK_FALSE(models::is_of_no_account("llama", "max_window_layers"));
+    CHECK(models::is_of_no_account("clip", "text_config.dropout"));
+    CHECK(models::is_of_no_account("qwen3_5", "vision_config"));
+    CHECK_FALSE(models::is_of_no_account("qwen3", "vision_config"));
+    CHECK_FALSE(models::is_of_no_account("gpt2", "add_cross_attention"));
+    CHECK_FALSE(models::is_of_no_account("llama", "rope_scaling"));
+    CHECK_FALSE(models::is_of_no_account("llama", "quantization_config"));
+    CHECK_FALSE(models::is_of_no_account("llama", ""));
+    CHECK(notes_with("llama_gqa_odd", {{"max_window_layers", 1}}).size() == 1);
+    CHECK(notes_with("qwen3", {{"max_window_layers", 1}}).empty());
+}
+
+TEST_CASE("tensors that nobody reads are told of, but those of other tasks", "[models][passed_over]") {
+    const Notes odd = notes_with_tensor("llama_gqa_odd", "model.layers.0.self_attn.q_proj.bias");
+    REQUIRE(odd.size() == 1);
+    CHECK_THAT(odd[0], ContainsSubstring("model.safetensors: the model goes on without the tensor "
+                                         "\"model.layers.0.self_attn.q_proj.bias\", which nobody knows the use of"));
+    CHECK(notes_with_tensor("llama_gqa_odd", "model.layers.0.self_attn.rotary_emb.inv_freq").empty());
+    CHECK(notes_with_tensor("llama_gqa_odd", "model.visual.patch_embed.weight").size() == 1);
+    CHECK(notes_with_tensor("qwen3_5", "mtp.layers.0.norm.weight").empty());
+}
+
+TEST_CASE("keys and tensors of GGUF files that nobody knows are told of", "[models][passed_over][gguf]") {
+    const auto notes_with = [](const std::string& key, const std::string& tensor) {
+        return must(load_gguf_with("qwen2",
+                                   [&](models::GgufContents& contents) {
+                                       if (!key.empty()) contents.metadata.set(key, 0.5f);
+                                       if (tensor.empty()) return;
+                                       contents.tensors.push_back(contents.tensors.front());
+                                       contents.tensors.back().name = tensor;
+                                   }))
+            .notes;
+    };
+    CHECK(notes_with("", "").empty());
+    CHECK(notes_with("general.odd", "").empty());
+    const Notes key = notes_with("qwen2.attention.bend", "");
+    REQUIRE(key.size() == 1);
+    CHECK_THAT(key[0], ContainsSubstring(R"(the model goes on without "qwen2.attention.bend", which is 0.5)"));
+    CHECK(notes_with("llama.attention.causal", "").size() == 1);
+    CHECK(notes_with("odd.version", "").size() == 1);
+    const Notes tensor = notes_with("", "blk.0.attn_q.scale");
+    REQUIRE(tensor.size() == 1);
+    CHECK_THAT(tensor[0], ContainsSubstring(R"(without the tensor "blk.0.attn_q.scale")"));
+}
+
+TEST_CASE("T5 goes by dense_act_fn and is_gated_act where they differ from feed_forward_proj",
+          "[models][encoder_decoder]") {
+    const auto load = [](const std::string& name, const json& fields) {
+        const TemporaryFolder folder;
+        const fs::path model = folder.path() / name;
+        fs::copy(goldens_dir() / "encoder_decoders" / name, model);
+        write_config_with(model, fields);
+        const auto loaded = must(models::load_encoder_decoder(model));
+        return dynamic_cast<const models::Seq2Seq&>(*loaded).config().activation;
+    };
+    using graph::Activation;
+    CHECK(load("t5_d22_relu", json::object()) == Activation::relu);
+    CHECK(load("t5_d22_relu", {{"dense_act_fn", "silu"}}) == Activation::silu);
+    CHECK(load("t5_d16_gated_untied", {{"dense_act_fn", "gelu"}}) == Activation::gelu_erf);
+    CHECK(load("t5_d16_gated_untied", {{"dense_act_fn", nullptr}}) == Activation::gelu_tanh);
+    // Without a word, mT5 and umT5 have gates.
+    const json nothing = {{"feed_forward_proj", nullptr}, {"dense_act_fn", nullptr}, {"is_gated_act", nullptr}};
+    CHECK(load("umt5_d20_own_biases", nothing) == Activation::gelu_tanh);
+    CHECK(load("t5_d16_gated_untied", {{"feed_forward_proj", "relu"}}) == Activation::gelu_tanh);  // its gate is there
+}
+
+TEST_CASE("Qwen's layer_types that use_sliding_window denies are refused", "[models][decoder][errors]") {
+    const json types = {"full_attention", "sliding_attention", "full_attention"};
+    const auto refused = load_golden_with("qwen3", {{"layer_types", types}, {"use_sliding_window", false}});
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == ErrorCode::UnsupportedConfig);
+    CHECK_THAT(refused.error().message, ContainsSubstring("layer_types"));
+    const auto model =
+        must(load_golden_with("qwen3", {{"layer_types", types}, {"use_sliding_window", true}, {"sliding_window", 4}}));
+    CHECK(model.config().layers[1].window == 4);
+    CHECK(model.config().layers[0].window == 0);
+}
+
+TEST_CASE("LongRoPE's factor that is not the ratio of its contexts is refused", "[models][decoder][errors]") {
+    const auto with = [](const json& scaling) {
+        return load_golden_with("phi3_longrope", {{"rope_scaling", scaling}});
+    };
+    CHECK(with({{"factor", 128.0 / 96}}));
+    CHECK(with({{"factor", 4}, {"attention_factor", 1.5}}));
+    const auto refused = with({{"factor", 4}});
+    REQUIRE_FALSE(refused);
+    CHECK_THAT(refused.error().message, ContainsSubstring("\"factor\" is 4") && ContainsSubstring("1.33333"));
+}
+
+}  // namespace vkformer::tests
