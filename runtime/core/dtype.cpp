@@ -53,6 +53,9 @@ Result<void> convert_floats(DType dtype, std::span<const std::byte> bytes, std::
     case DType::i8: fill([&](std::size_t i) { return element_at<std::int8_t>(bytes, i); }); break;
     case DType::u8:
     case DType::boolean: fill([&](std::size_t i) { return element_at<std::uint8_t>(bytes, i); }); break;
+    case DType::f8_e4m3:
+        fill([&](std::size_t i) { return f8_e4m3_to_float(element_at<std::uint8_t>(bytes, i)); });
+        break;
     case DType::q8_0:
     case DType::q4_0:
     case DType::q4_k:
@@ -86,6 +89,7 @@ std::string_view to_string(DType dtype) noexcept {
     case DType::i8: return "i8";
     case DType::u8: return "u8";
     case DType::boolean: return "bool";
+    case DType::f8_e4m3: return "f8_e4m3";
     case DType::q8_0: return "q8_0";
     case DType::q4_0: return "q4_0";
     case DType::q4_k: return "q4_k";
@@ -133,7 +137,8 @@ std::size_t block_bytes(DType dtype) noexcept {
     case DType::i16: return 2;
     case DType::i8:
     case DType::u8:
-    case DType::boolean: return 1;
+    case DType::boolean:
+    case DType::f8_e4m3: return 1;
     case DType::q8_0: return 34;
     case DType::q4_0:
     case DType::q4_1:
@@ -169,6 +174,14 @@ bool is_weight_only(DType dtype) noexcept { return dtype == DType::bf16 || is_qu
 
 bool is_float(DType dtype) noexcept {
     return dtype == DType::f64 || dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
+}
+
+float f8_e4m3_to_float(std::uint8_t bits) noexcept {
+    const int exponent = (bits >> 3) & 0xF, mantissa = bits & 7;
+    if (exponent == 15 && mantissa == 7) return std::numeric_limits<float>::quiet_NaN();
+    const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
+                                          : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
+    return bits & 0x80 ? -magnitude : magnitude;
 }
 
 float half_to_float(std::uint16_t half) noexcept {

@@ -24,6 +24,7 @@ enum class DType : std::uint8_t {
     i8,
     u8,
     boolean,
+    f8_e4m3,
     q8_0,
     q4_0,
     q4_k,
@@ -39,9 +40,11 @@ enum class DType : std::uint8_t {
     mxfp4
 };
 
+/// f8_e4m3: floats of a byte without infinities, whose matrices in files have scales beside them ("FP8 Formats for Deep Learning",
+/// Micikevicius et al. 2022, section 3).
 /// "f32", "f16", "q8_0", …
 std::string_view to_string(DType dtype) noexcept;
-/// Every element is a number of its own: f64, f32, f16 or bf16.
+/// Every element is a number of its own, which it is without a scale: f64, f32, f16 or bf16.
 bool is_float(DType dtype) noexcept;
 /// A block format: some neighbouring elements of a row are stored together.
 bool is_quantized(DType dtype) noexcept;
@@ -62,6 +65,8 @@ float half_to_float(std::uint16_t half) noexcept;
 std::uint16_t float_to_half(float value) noexcept;
 /// bfloat16, the upper half of a float. Conversion from float rounds to nearest even; NaN stays NaN.
 float bfloat_to_float(std::uint16_t bfloat) noexcept;
+/// E4M3: −448 to 448, the least above 0 is 2^-9; 0x7F and 0xFF are NaN.
+float f8_e4m3_to_float(std::uint8_t bits) noexcept;
 std::uint16_t float_to_bfloat(float value) noexcept;
 
 /// Elements `first`, `first + 1`, … of the little-endian array `bytes` of type `dtype`, converted to the output's type.

@@ -31,15 +31,15 @@ struct DTypeName {
 };
 /// In the order in which the reference implementation lays tensors out: larger alignment first.
 constexpr std::array kDTypeNames = {
-    DTypeName{DType::i64, "I64"},      DTypeName{DType::f64, "F64"},   DTypeName{DType::f32, "F32"},
-    DTypeName{DType::i32, "I32"},      DTypeName{DType::bf16, "BF16"}, DTypeName{DType::f16, "F16"},
-    DTypeName{DType::i16, "I16"},      DTypeName{DType::i8, "I8"},     DTypeName{DType::u8, "U8"},
-    DTypeName{DType::boolean, "BOOL"},
+    DTypeName{DType::i64, "I64"}, DTypeName{DType::f64, "F64"},         DTypeName{DType::f32, "F32"},
+    DTypeName{DType::i32, "I32"}, DTypeName{DType::bf16, "BF16"},       DTypeName{DType::f16, "F16"},
+    DTypeName{DType::i16, "I16"}, DTypeName{DType::f8_e4m3, "F8_E4M3"}, DTypeName{DType::i8, "I8"},
+    DTypeName{DType::u8, "U8"},   DTypeName{DType::boolean, "BOOL"},
 };
 /// Names that the format knows and we do not compute with.
-constexpr std::array<std::string_view, 13> kOtherDTypeNames = {
-    "U64",         "U32",         "U16",     "C64",     "F8_E4M3", "F8_E5M2",  "F8_E8M0",
-    "F8_E4M3FNUZ", "F8_E5M2FNUZ", "F6_E2M3", "F6_E3M2", "F4",      "F8_E4M3FN"};
+constexpr std::array<std::string_view, 12> kOtherDTypeNames = {"U64",     "U32",     "U16",         "C64",
+                                                               "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ",
+                                                               "F6_E2M3", "F6_E3M2", "F4",          "F8_E4M3FN"};
 
 std::optional<DType> dtype_named(std::string_view name) {
     const auto found = std::ranges::find(kDTypeNames, name, &DTypeName::name);

@@ -40,6 +40,8 @@ public:
     std::vector<std::string_view> names() const;
     const TensorMap& tensors() const noexcept { return tensors_; }
     const std::string& source() const noexcept { return source_; }
+    /// Other tensors of the same source; of them nothing has been asked for.
+    Weights with(TensorMap tensors) const { return Weights(source_, std::move(tensors), refused_); }
     /// Tensors in the file that nobody asked for, those that get refuses too; sorted.
     std::vector<std::string> unasked() const;
 

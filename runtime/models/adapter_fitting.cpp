@@ -13,6 +13,7 @@
 #include "core/try.hpp"
 #include "formats/weights.hpp"
 #include "models/adapter.hpp"
+#include "models/packed_weights.hpp"
 #include "models/weight_reader.hpp"
 
 namespace vkformer::models {
@@ -190,7 +191,8 @@ private:
             return std::ranges::any_of(weights.names(), [&](std::string_view own) { return bare(own) == bare(name); });
         };
         if (const formats::Gguf* const file = opened_.gguf()) return has(file->weights());
-        VKFORMER_TRY(const formats::Weights weights, formats::open_weights(opened_.files));
+        VKFORMER_TRY(const formats::Weights weights,
+                     open_folder_weights(std::get<formats::Config>(opened_.head), opened_.files));
         return has(weights);
     }
 

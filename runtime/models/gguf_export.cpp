@@ -21,6 +21,7 @@
 #include "models/gguf_dtypes.hpp"
 #include "models/gguf_vocabulary.hpp"
 #include "models/open_model.hpp"
+#include "models/packed_weights.hpp"
 
 namespace vkformer::models {
 namespace {
@@ -379,7 +380,7 @@ Result<GgufContents> exported_to_gguf(const std::filesystem::path& folder, DType
                             .config = decoder.config(),
                             .ties_head = is_same(decoder.weights().lm_head.weight, decoder.weights().embedding)};
     VKFORMER_CHECK(check_representable(model));
-    VKFORMER_TRY(const auto weights, formats::open_weights(folder));
+    VKFORMER_TRY(const auto weights, open_folder_weights(json, folder));
     set_metadata(model, contents.metadata);
     VKFORMER_CHECK(add_ropes(model, contents));
     VKFORMER_CHECK(add_tensors(weights, model, contents));

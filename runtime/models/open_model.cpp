@@ -11,6 +11,7 @@
 #include "models/decoder_loading.hpp"
 #include "models/encoder_loading.hpp"
 #include "models/gguf_architecture.hpp"
+#include "models/packed_weights.hpp"
 #include "models/passed_over.hpp"
 #include "models/recurrent_seq2seq.hpp"
 #include "models/sentence.hpp"
@@ -153,7 +154,7 @@ void set_notes(SpeechModel& speech, std::vector<std::string> notes) { speech.mod
 template <class Model>
 std::function<Result<Model>()> loader(const path& folder, const Config& config, const Family<Model>& family) {
     return [folder, config, &family]() -> Result<Model> {
-        VKFORMER_TRY(const Weights weights, formats::open_weights(folder));
+        VKFORMER_TRY(const Weights weights, open_folder_weights(config, folder));
         VKFORMER_TRY(Model model, family.from_folder(config, weights));
         set_notes(model, passed_over(config, weights));
         return model;

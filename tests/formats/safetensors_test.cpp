@@ -192,7 +192,7 @@ TEST_CASE("safetensors: every lie of the header is named", "[formats][safetensor
         {R"({"a":{"dtype":5,"shape":[1],"data_offsets":[0,4]}})", 4, "does not belong there"},
         {one("F33", "[1]", "[0,4]"), 4, "tensor \"a\": unknown dtype \"F33\""},
         {one("f32", "[1]", "[0,4]"), 4, "unknown dtype"},
-        {one("F8_E4M3", "[4]", "[0,4]"), 4, "tensor \"a\": dtype \"F8_E4M3\" is not supported",
+        {one("F8_E5M2", "[4]", "[0,4]"), 4, "tensor \"a\": dtype \"F8_E5M2\" is not supported",
          ErrorCode::UnsupportedDtype},
         {one("F32", "[1]", "[0,8]"), 4, "reach beyond the 4 bytes"},
         {one("F32", "[1]", "[0,18446744073709551615]"), 4, "reach beyond"},

@@ -50,7 +50,8 @@ TEST_CASE("gpt-oss is refused by the field that asks for something else", "[mode
     };
     refused({{"swiglu_limit", 6.0}}, UnsupportedConfig, R"("swiglu_limit" is 6)");
     refused({{"hidden_act", "gelu"}}, UnsupportedConfig, R"("hidden_act" is "gelu")");
-    refused({{"quantization_config", {{"quant_method", "gptq"}}}}, UnsupportedConfig, R"("quant_method" is "gptq")");
+    refused({{"quantization_config", {{"quant_method", "gptq"}, {"bits", 4}}}}, UnsupportedConfig,
+            R"("quant_method" is "gptq")");
     refused({{"rope_parameters", nullptr}}, UnsupportedConfig, R"("rope_parameters" is missing)");
     for (const char* const field :
          {"head_dim", "num_key_value_heads", "max_position_embeddings", "rms_norm_eps", "sliding_window"})
