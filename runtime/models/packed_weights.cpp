@@ -57,9 +57,9 @@ using WordOrder = std::array<std::uint8_t, 8>;
 struct WordLayout {
     bool of_outputs = false;  ///< a word has integers of neighbouring outputs, not of neighbouring inputs (or groups)
     bool goes_down = false;   ///< those of the next word are below it, not behind it
-    std::uint32_t bytes = 4;  ///< of a word
-    WordOrder order = {0, 1, 2, 3, 4, 5, 6, 7};
-    std::uint32_t added = 0, flipped = 0;  ///< to each word, and then its bits, before it is taken apart
+    std::uint32_t bytes = 4;  ///< of a word: 4 or 1
+    WordOrder order = {0, 1, 2, 3, 4, 5, 6, 7};  ///< of eight outputs
+    std::uint32_t added = 0, flipped = 0;        ///< to each word, and then its bits, before it is taken apart
 };
 
 /// A tensor of small integers. Its words may be misaligned.
@@ -73,22 +73,43 @@ public:
           layout_(layout) {}
 
     /// Of output `o` and input, or group, `i`.
-    std::uint32_t at(std::uint64_t o, std::uint64_t i) const {
+    int at(std::uint64_t o, std::uint64_t i) const {
         const std::uint64_t along = layout_.of_outputs ? o : i, across = layout_.of_outputs ? i : o;
-        const std::uint64_t first = along / in_word_, place = along % in_word_;
-        const std::uint64_t word = layout_.goes_down ? first * columns_ + across : across * columns_ + first;
-        std::uint32_t value = 0;
-        std::memcpy(&value, bytes_.data() + word * layout_.bytes, layout_.bytes);
-        value = (value + layout_.added) ^ layout_.flipped;
-        const std::uint64_t shift = in_word_ == 8 ? layout_.order[place] : place;
-        return (value >> (shift * bits_)) & ((1u << bits_) - 1);
+        const std::uint64_t place = along % in_word_;
+        return part(word(along / in_word_, across), layout_.of_outputs && in_word_ == 8 ? layout_.order[place] : place);
+    }
+    /// Of output `o` and a block's inputs, from number `first` on: a multiple of kBlock.
+    std::array<int, kBlock> block(std::uint64_t o, std::uint64_t first) const {
+        std::array<int, kBlock> values;
+        if (layout_.of_outputs) {
+            for (std::uint64_t i = 0; i < kBlock; ++i) values[i] = at(o, first + i);
+            return values;
+        }
+        std::uint64_t i = 0;
+        for (std::uint64_t w = first / in_word_; i < kBlock; ++w) {
+            const std::uint32_t whole = word(w, o);
+            for (std::uint32_t place = 0; place < in_word_; ++place) values[i++] = part(whole, place);
+        }
+        return values;
     }
 
 private:
+    std::uint32_t word(std::uint64_t along, std::uint64_t across) const {
+        const std::uint64_t index = layout_.goes_down ? along * columns_ + across : across * columns_ + along;
+        std::uint32_t value = 0;
+        if (layout_.bytes == 4)
+            std::memcpy(&value, bytes_.data() + index * 4, 4);
+        else
+            value = std::to_integer<std::uint32_t>(bytes_[index]);
+        return (value + layout_.added) ^ layout_.flipped;
+    }
+    int part(std::uint32_t whole, std::uint64_t place) const {
+        return static_cast<int>((whole >> (place * bits_)) & ((1u << bits_) - 1));
+    }
+
     std::span<const std::byte> bytes_;
     std::uint64_t columns_;
-    std::uint32_t bits_;
-    std::uint64_t in_word_;
+    std::uint32_t bits_, in_word_;
     WordLayout layout_;
 };
 
@@ -149,15 +170,14 @@ TensorData repacked(const PackedMatrix& matrix, const Words& integers) {
         std::byte* at = bytes->data() + o * row_bytes;
         if (format == DType::f16) {
             for (std::uint64_t i = 0; i < matrix.in; ++i, at += 2) {
-                const int q = static_cast<int>(integers.at(o, i)), zero = matrix.zeros[place(o, i)];
+                const int q = integers.at(o, i), zero = matrix.zeros[place(o, i)];
                 store_half(at, static_cast<float>(q - zero) * matrix.scales[place(o, i)]);
             }
             continue;
         }
         for (std::uint64_t first = 0; first < matrix.in; first += kBlock, at += block_bytes(format)) {
-            std::array<int, kBlock> q;
-            for (std::uint64_t i = 0; i < kBlock; ++i) q[i] = static_cast<int>(integers.at(o, first + i));
-            store_block(format, q, matrix.scales[place(o, first)], matrix.zeros[place(o, first)], at);
+            store_block(format, integers.block(o, first), matrix.scales[place(o, first)], matrix.zeros[place(o, first)],
+                        at);
         }
     }
     return {
