@@ -582,11 +582,11 @@ const GgufValue* Gguf::find(std::string_view key) const {
     return found == contents_->by_key.end() ? nullptr : found->second;
 }
 
-std::vector<std::string_view> Gguf::unasked() const {
-    std::vector<std::string_view> keys;
+std::vector<const GgufValue*> Gguf::unasked() const {
+    std::vector<const GgufValue*> unasked;
     for (const GgufValue& value : values())
-        if (!contents_->asked.has(value.key)) keys.push_back(value.key);
-    return keys;
+        if (!contents_->asked.has(value.key)) unasked.push_back(&value);
+    return unasked;
 }
 
 bool Gguf::has(std::string_view key) const { return find(key) != nullptr; }

@@ -86,8 +86,8 @@ public:
     bool has(std::string_view key) const;
     /// nullptr where absent. The key has been asked for then, as by has() and the getters; copies know together what was.
     const GgufValue* find(std::string_view key) const;
-    /// The keys that nobody asked for, in file order.
-    std::vector<std::string_view> unasked() const;
+    /// The values that nobody asked for, in file order; valid as values() are.
+    std::vector<const GgufValue*> unasked() const;
 
     /// Integers of every width and sign are taken.
     Result<std::uint32_t> unsigned_integer(std::string_view key, const Expect<std::uint32_t>& expect = {}) const;

@@ -13,7 +13,6 @@
 #include "core/try.hpp"
 #include "formats/weights.hpp"
 #include "models/adapter.hpp"
-#include "models/packed_weights.hpp"
 #include "models/weight_reader.hpp"
 
 namespace vkformer::models {
@@ -28,6 +27,13 @@ using Group = std::vector<Projection*>;
 std::vector<Group> groups_of(DecoderWeights::Layer& layer) {
     return {{&layer.query, &layer.key, &layer.value}, {&layer.mixed_gate},      {&layer.output}, {&layer.state.input},
             {&layer.state.beta, &layer.state.step},   {&layer.gate, &layer.up}, {&layer.down}};
+}
+
+/// A tensor's name, of packed weights their matrix's (packed_weights.hpp).
+std::string matrix_of(std::string_view name) {
+    for (const std::string_view packed : {"qweight", "weight_packed"})
+        if (name.ends_with(packed)) return std::string(name.substr(0, name.size() - packed.size())) + "weight";
+    return std::string(name);
 }
 
 /// A weight's name without what stands before it in some files and not in others, and in the names that PEFT has for modules.
@@ -188,11 +194,11 @@ private:
     /// Whether the model's files have it.
     Result<bool> has_tensor(const std::string& name) const {
         const auto has = [&](const formats::Weights& weights) {
-            return std::ranges::any_of(weights.names(), [&](std::string_view own) { return bare(own) == bare(name); });
+            return std::ranges::any_of(weights.names(),
+                                       [&](std::string_view own) { return bare(matrix_of(own)) == bare(name); });
         };
         if (const formats::Gguf* const file = opened_.gguf()) return has(file->weights());
-        VKFORMER_TRY(const formats::Weights weights,
-                     open_folder_weights(std::get<formats::Config>(opened_.head), opened_.files));
+        VKFORMER_TRY(const formats::Weights weights, formats::open_weights(opened_.files));
         return has(weights);
     }
 

@@ -25,6 +25,9 @@ Result<std::vector<bool>> sliding_layers(const Config& config, std::size_t layer
 }
 
 Result<void> read_attention(const Config& config, Generation generation, DecoderConfig& c) {
+    VKFORMER_TRY(const bool bidirectional, config.boolean("use_bidirectional_attention", false));
+    if (bidirectional && generation != Generation::third)
+        return config.unsupported("use_bidirectional_attention", "false");
     if (generation == Generation::first) return {};
     VKFORMER_TRY(const double scalar, config.real("query_pre_attn_scalar", {.fallback = 256, .min = 1e-3, .max = 1e9}));
     c.attention_scale = static_cast<float>(1 / std::sqrt(scalar));
@@ -38,9 +41,6 @@ Result<void> read_attention(const Config& config, Generation generation, Decoder
     VKFORMER_TRY(const auto window,
                  config.unsigned_integer("sliding_window", {.fallback = 4096, .min = 1, .max = 1u << 28}));
     VKFORMER_TRY(const auto slides, sliding_layers(config, c.layers.size(), generation == Generation::second ? 2 : 6));
-    VKFORMER_TRY(const bool bidirectional, config.boolean("use_bidirectional_attention", false));
-    if (bidirectional && generation != Generation::third)
-        return config.unsupported("use_bidirectional_attention", "false");
     c.is_causal = !bidirectional;
     // The field counts the keys on both sides of a token then.
     const std::uint32_t reach = bidirectional ? window / 2 + 1 : window;

@@ -338,6 +338,15 @@ Result<void> add_tensors(const formats::Weights& weights, const SourceModel& mod
     return {};
 }
 
+/// The model as vkformer runs it, of which nothing is kept: packed weights would be in memory twice.
+Result<SourceModel> open_source(const std::filesystem::path& folder, const Source& source, const Config& json,
+                                const RopeSource& rope) {
+    VKFORMER_TRY(const Decoder decoder, load_decoder(folder));
+    const bool ties_head = is_same(decoder.weights().lm_head.weight, decoder.weights().embedding);
+    return SourceModel{
+        .source = source, .json = json, .rope = rope, .config = decoder.config(), .ties_head = ties_head};
+}
+
 }  // namespace
 
 Result<GgufContents> requantized(const formats::Gguf& file, DType dtype) {
@@ -373,12 +382,7 @@ Result<GgufContents> exported_to_gguf(const std::filesystem::path& folder, DType
     VKFORMER_CHECK(add_gguf_vocabulary(folder, json, vocab_size, contents));
 
     // The model as vkformer runs it says what the folder's fields come to, and that it is whole.
-    VKFORMER_TRY(const Decoder decoder, load_decoder(folder));
-    const SourceModel model{.source = *source,
-                            .json = decoder_json,
-                            .rope = rope,
-                            .config = decoder.config(),
-                            .ties_head = is_same(decoder.weights().lm_head.weight, decoder.weights().embedding)};
+    VKFORMER_TRY(const SourceModel model, open_source(folder, *source, decoder_json, rope));
     VKFORMER_CHECK(check_representable(model));
     VKFORMER_TRY(const auto weights, open_folder_weights(json, folder));
     set_metadata(model, contents.metadata);

@@ -87,6 +87,8 @@ Result<void> read_scan(const Config& config, DecoderConfig& c) {
 Result<void> read_hybrid_layers(const Config& config, DecoderConfig& c) {
     const char* const field = config.has("layers_block_type") ? "layers_block_type" : "layer_types";
     VKFORMER_TRY(const auto types, config.strings(field));
+    VKFORMER_TRY(const std::string norm, config.string("normalization_function", "rmsnorm"));
+    if (norm != "rmsnorm") return config.unsupported("normalization_function", "rmsnorm");
     VKFORMER_TRY(const std::string positions, config.string("position_embedding_type", "nope"));
     if (positions != "rope" && positions != "nope") return config.unsupported("position_embedding_type", "rope, nope");
     if (!types.empty() && types.size() != c.layers.size())

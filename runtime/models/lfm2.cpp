@@ -118,6 +118,10 @@ Result<DecoderParts> load_lfm2(const Config& config, const formats::Weights& wei
     c.norm_eps = static_cast<float>(eps);
     VKFORMER_TRY(c.taps, config.unsigned_integer("conv_L_cache", {.fallback = 3, .min = 2, .max = 8}));
     VKFORMER_TRY(const Rope rope, read_rope(config, c, {.theta = 1e6}));
+    // The original's name, which transformers 4 lets win and 5 does not read.
+    VKFORMER_TRY(const RopeSource source, find_rope(config, {.theta = 1e6}));
+    VKFORMER_TRY(const double theta, config.real("theta", {.fallback = source.theta}));
+    if (theta != source.theta) return config.unsupported("theta", "the same as rope_theta");
     c.ropes = {rope};
     VKFORMER_CHECK(read_layers(config, c));
 

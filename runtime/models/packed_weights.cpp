@@ -296,6 +296,13 @@ public:
     }
 
     bool has(std::string_view name) const { return config_ && config_->has(name); }
+    /// The first name that there is; all have been asked for then. Without any, the first.
+    std::string_view first_of(std::initializer_list<std::string_view> names) const {
+        std::string_view found;
+        for (const std::string_view name : names)
+            if (has(name) && found.empty()) found = name;
+        return found.empty() ? *names.begin() : found;
+    }
     std::int64_t integer(std::string_view name, const formats::Expect<std::int64_t>& expect) {
         return taken(config_ ? config_->integer(name, expect) : Result<std::int64_t>(0));
     }
@@ -334,8 +341,11 @@ public:
         if (!holds && !error_) error_ = config_->unsupported(name, supported);
     }
     void expect_empty(std::string_view name) {
-        const auto object = object_of(name);
-        if (object && !object->is_empty()) expect(false, name, "{}");
+        const Result<Config> object = object_of(name);
+        if (object)
+            expect(object->is_empty(), name, "{}");
+        else if (!error_)
+            error_ = object.error();
     }
     Fields object(std::string_view name) const { return Fields(object_of(name)); }
     std::vector<std::string> names() const { return config_ ? config_->names() : std::vector<std::string>(); }
@@ -397,17 +407,23 @@ Result<void> read_group_indices(const Layer& layer, std::string_view tensor, Pac
     return {};
 }
 
+/// What GPTQModel writes of both methods.
+void read_packing(Fields& fields) {
+    fields.word("pack_dtype", "int32", "int32, torch.int32");
+    fields.expect_empty("dynamic");
+}
+
 Result<Weights> unpack_gptq(const Config& quantization, Weights weights) {
     Fields fields{quantization};
     const auto bits = static_cast<std::uint32_t>(fields.integer("bits", {.min = 1, .max = 16}));
     fields.expect(bits == 2 || bits == 4 || bits == 8, "bits", "2, 4, 8");
     const std::uint64_t group_size = fields.group_size("group_size", 128);
     // In the first version words of zeros are smaller by 1 in each of them, with borrows where a zero is 0.
-    const bool is_first = fields.word("checkpoint_format", "gptq", "gptq, gptq_v2") == "gptq";
-    fields.word("pack_dtype", "int32", "int32, torch.int32");
+    const std::string_view format = fields.first_of({"checkpoint_format", "format"});
+    const bool is_first = fields.word(format, "gptq", "gptq, gptq_v2") == "gptq";
     fields.expect(!fields.boolean("is_marlin_format", false), "is_marlin_format", "false");
     const bool has_order = fields.boolean("desc_act", false);
-    fields.expect_empty("dynamic");
+    read_packing(fields);
     VKFORMER_CHECK(fields.done());
     const std::uint32_t ones = 0xFFFFFFFFu / ((1u << bits) - 1);  // 0x11111111 of 4 bits
     const WordLayout zeros = {.of_outputs = true, .added = is_first ? ones : 0};
@@ -433,7 +449,9 @@ Result<Weights> unpack_awq(const Config& quantization, Weights weights) {
     const char* const bits = fields.has("w_bit") ? "w_bit" : "bits";
     fields.expect(fields.integer(bits, {.min = 1, .max = 16}) == 4, bits, "4");
     const std::uint64_t group_size = fields.group_size(fields.has("q_group_size") ? "q_group_size" : "group_size", 128);
-    fields.word("version", "gemm", "gemm, GEMM");
+    fields.word(fields.first_of({"version", "format", "checkpoint_format"}), "gemm", "gemm, GEMM");
+    fields.expect(!fields.boolean("desc_act", false), "desc_act", "false");
+    read_packing(fields);
     VKFORMER_CHECK(fields.done());
     const auto matrix = [=](const Layer& layer) -> Result<TensorData> {
         VKFORMER_TRY(const TensorData packed, layer.tensor("qweight", DType::i32, 2));
@@ -477,9 +495,10 @@ Result<TensorData> scaled_fp8(const Layer& layer, std::string_view scale_name, S
 
 bool is_fp8(const TensorData& data) { return data.dtype == DType::f8_e4m3; }
 
-/// What an activation would be scaled by before it is rounded, which it is not here.
-constexpr std::array<std::string_view, 6> kActivationScales = {".input_scale", ".output_scale", ".activation_scale",
-                                                               ".k_scale",     ".v_scale",      ".q_scale"};
+/// What activations and caches would be rounded by, which they are not here.
+constexpr std::array<std::string_view, 10> kActivationScales = {
+    ".input_scale", ".output_scale", ".activation_scale", ".input_zero_point", ".output_zero_point",
+    ".q_scale",     ".k_scale",      ".v_scale",          ".k_zero_point",     ".v_zero_point"};
 
 Weights without_activation_scales(Weights weights) {
     formats::TensorMap tensors = weights.tensors();

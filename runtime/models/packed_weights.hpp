@@ -18,9 +18,10 @@ namespace vkformer::models {
 ///     q4_1  of 4 bits otherwise, with −z · s rounded to float16
 ///     q8_0  of 8 bits where every q − z is −128 … 127
 ///
-/// and FP8, and integers whose groups are no runs of whole blocks of 32 (`desc_act`), float16. The method mxfp4, gpt-oss's, is left as it
-/// is. Errors: those of formats::open_weights; UnsupportedConfig (another method, or one of its fields, by name), MissingTensor,
-/// ShapeMismatch, UnsupportedDtype, CorruptFile (a group's index that is none).
+/// with s rounded to float16, which most files have it in. FP8, and integers whose groups are no runs of whole blocks of 32 (`desc_act`)
+/// or whose scales float16 does not have within 2^-11, become float16. The method mxfp4, gpt-oss's, is left as it is. Errors: those of
+/// formats::open_weights; UnsupportedConfig (another method, or one of its fields, by name), MissingTensor, ShapeMismatch,
+/// UnsupportedDtype, CorruptFile (a group's index that is none).
 Result<formats::Weights> open_folder_weights(const formats::Config& config, const std::filesystem::path& folder);
 
 /// The same of weights that are open.

@@ -2,6 +2,8 @@
 #include "models/passed_over.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "formats/json.hpp"
@@ -20,31 +22,27 @@ struct Known {
 constexpr Known kFields[] = {
     // Who wrote the file, with what, and for whom.
     {"",
-     "_name_or_path name_or_path _commit_hash architectures model_type transformers_version adapters_version auto_map "
-     "tokenizer_class "
-     "dtype torch_dtype torchscript use_bfloat16 tf_legacy_loss transformers.js_config unsloth_fixed unsloth_version "
-     "_attn_implementation _attn_implementation_autoset attn_implementation _flash_attn_2_enabled use_flash_attn "
-     "_experts_implementation use_return_dict return_dict use_cache output_attentions output_hidden_states "
-     "output_past"},
+     "_name_or_path name_or_path _commit_hash architectures model_type transformers_version adapters_version "
+     "auto_map tokenizer_class dtype torch_dtype torchscript use_bfloat16 tf_legacy_loss transformers.js_config "
+     "unsloth_fixed unsloth_version _attn_implementation _attn_implementation_autoset attn_implementation "
+     "_flash_attn_2_enabled use_flash_attn _experts_implementation use_return_dict return_dict use_cache "
+     "output_attentions output_hidden_states output_past"},
     // Heads of other tasks, and what pipelines put before texts.
     {"",
-     "id2label label2id num_labels _num_labels problem_type finetuning_task task_specific_params prefix sep_token_id "
-     "mask_token_id "
-     "tie_encoder_decoder cross_attention_hidden_size"},
+     "id2label id2label.* label2id num_labels _num_labels problem_type finetuning_task task_specific_params prefix "
+     "sep_token_id mask_token_id tie_encoder_decoder cross_attention_hidden_size "
+     "sbert_ce_default_activation_function sentence_transformers sentence_transformers.*"},
     // Training and the weights that it begins with.
     {"",
      "attention_dropout attention_probs_dropout_prob activation_dropout classifier_dropout hidden_dropout "
-     "hidden_dropout_prob dropout "
-     "dropout_rate attn_pdrop embd_pdrop resid_pdrop embedding_dropout mlp_dropout qa_dropout seq_classif_dropout "
-     "classif_dropout "
-     "encoder_layerdrop decoder_layerdrop initializer_range initializer_factor initializer_cutoff_factor init_std "
-     "gradient_checkpointing chunk_size_feed_forward output_router_logits router_aux_loss_coef"},
+     "hidden_dropout_prob dropout dropout_rate attn_pdrop embd_pdrop resid_pdrop embedding_dropout mlp_dropout "
+     "qa_dropout seq_classif_dropout classif_dropout encoder_layerdrop decoder_layerdrop initializer_range "
+     "initializer_factor initializer_cutoff_factor init_std gradient_checkpointing chunk_size_feed_forward "
+     "output_router_logits router_aux_loss_coef"},
     // A decoder's own: there is no encoder that it could look at, and rows of attention heads that are gone would not fit their shapes.
-    {"llama mistral smollm3 qwen2 qwen3 gemma gemma2 gemma3_text gemma3 phi3 mixtral qwen2_moe qwen3_moe olmoe gpt_oss "
-     "granite "
-     "granitemoe granitemoeshared granitemoehybrid lfm2 lfm2_moe nemotron_h qwen3_next qwen3_5 qwen3_5_text "
-     "qwen3_5_moe "
-     "qwen3_5_moe_text",
+    {"llama mistral smollm3 qwen2 qwen3 gemma gemma2 gemma3_text gemma3 phi3 mixtral qwen2_moe qwen3_moe olmoe "
+     "gpt_oss granite granitemoe granitemoeshared granitemoehybrid lfm2 lfm2_moe nemotron_h qwen3_next qwen3_5 "
+     "qwen3_5_text qwen3_5_moe qwen3_5_moe_text",
      "is_decoder is_encoder_decoder add_cross_attention pruned_heads"},
     {"gpt2", "is_decoder is_encoder_decoder pruned_heads"},  // its heads' rows lie together: the shapes tell
     {"marian bart mbart m2m_100 t5 mt5 umt5 whisper", "is_decoder is_encoder_decoder add_cross_attention"},
@@ -52,7 +50,8 @@ constexpr Known kFields[] = {
 
     {"marian bart mbart m2m_100 whisper", "num_hidden_layers"},  // that of the encoder again
     {"marian bart mbart", "add_bias_logits force_bos_token_to_be_generated extra_pos_embeddings save_step"},
-    {"t5", "n_positions"},  // there are none
+    {"umt5", "scalable_attention"},  // as it always is
+    {"t5", "n_positions"},           // there are none
     {"whisper",
      "apply_spec_augment mask_time_prob mask_time_length mask_time_min_masks mask_feature_prob mask_feature_length "
      "mask_feature_min_masks use_weighted_layer_sum classifier_proj_size median_filter_width"},  // the last: speech_config.hpp
@@ -64,64 +63,62 @@ constexpr Known kFields[] = {
      "tie_word_embeddings sinusoidal_pos_embds tie_weights_"},  // positions are in the file, whatever they began with
     {"modernbert",  // position_embedding_type is BERT's word for what it has not, layer_norm_eps that of norm_eps
      "tie_word_embeddings position_embedding_type layer_norm_eps cls_token_id decoder_bias deterministic_flash_attn "
-     "reference_compile repad_logits_with_grad "
-     "sparse_prediction sparse_pred_ignore_index global_attn_every_n_layers classifier_pooling classifier_bias "
-     "classifier_activation"},
+     "reference_compile repad_logits_with_grad sparse_prediction sparse_pred_ignore_index "
+     "global_attn_every_n_layers classifier_pooling classifier_bias classifier_activation"},
     {"vit deit", "tie_word_embeddings encoder_stride pooler_act pooler_output_size"},
-    {"clip",
-     "tie_word_embeddings pruned_heads logit_scale_init_value projection_dim text_config_dict vision_config_dict"},
+    {"clip", "tie_word_embeddings pruned_heads logit_scale_init_value projection_dim text_config vision_config"},
 
     {"llama", "rope_interleaved is_llama_config"},  // of another program
     {"qwen2 qwen3 qwen2_moe qwen3_moe",
      "max_window_layers sliding_window use_mrope"},                            // where use_sliding_window is true
     {"smollm3", "use_sliding_window max_window_layers"},                       // layer_types say it
-    {"gemma", "hidden_activation use_bidirectional_attention"},                // hidden_act is what counts
+    {"gemma", "hidden_activation"},                                            // hidden_act is what counts
+    {"gemma2 gemma3_text gemma3", "hidden_act sliding_window_size"},           // hidden_activation, sliding_window
     {"gemma3_text gemma3", "_sliding_window_pattern sliding_window_pattern"},  // where layer_types are
     {"gemma3",
      "tie_word_embeddings boi_token_index eoi_token_index image_token_index mm_tokens_per_image vision_config*"},
     {"phi3",
      "original_max_position_embeddings rope_scaling.original_max_position_embeddings "
-     "rope_parameters.original_max_position_embeddings interpolate_factor full_attn_mod lm_head_bias"},  // LongRoPE asks for one
+     "rope_parameters.original_max_position_embeddings interpolate_factor full_attn_mod"},  // LongRoPE asks for one
     {"gpt2",
      "n_ctx reorder_and_upcast_attn summary_activation summary_first_dropout summary_proj_to_labels summary_type "
-     "summary_use_proj "
-     "predict_special_tokens n_special"},
+     "summary_use_proj predict_special_tokens n_special"},
     {"mixtral", "router_jitter_noise"},
-    {"gpt_oss", "initial_context_length"},  // rope_scaling says it
+    {"gpt_oss", "initial_context_length experts_per_token"},  // rope_scaling says it
     {"granitemoe granitemoeshared", "position_embedding_type"},
-    {"granitemoehybrid", "mamba_chunk_size time_step_min time_step_max rope_parameters rope_theta num_experts_per_tok"},
+    {"granitemoehybrid",
+     "init_method mamba_chunk_size time_step_min time_step_max rope_parameters rope_theta num_experts_per_tok"},
     {"lfm2 lfm2_moe",
      "block_multiple_of block_ffn_dim_multiplier block_dim block_mlp_init_scale block_norm_eps block_out_init_scale "
-     "block_use_swiglu "
-     "block_use_xavier_init conv_dim conv_dim_out conv_use_xavier_init use_pos_enc num_heads"},
+     "block_use_swiglu block_use_xavier_init conv_dim conv_dim_out conv_use_xavier_init use_pos_enc num_heads"},
     {"nemotron_h",
      "attention_bias expand mamba_proj_bias chunk_size mamba_ssm_cache_dtype use_mamba_kernels time_step_min "
-     "time_step_max "
-     "time_step_floor rescale_prenorm_residual residual_in_fp32 num_logits_to_keep num_nextn_predict_layers "
-     "mtp_layers_block_type mtp_hybrid_override_pattern moe_intermediate_size moe_shared_expert_intermediate_size "
-     "moe_shared_expert_overlap n_routed_experts n_shared_experts n_group topk_group norm_topk_prob "
-     "num_experts_per_tok "
-     "routed_scaling_factor"},
+     "time_step_max time_step_floor rescale_prenorm_residual residual_in_fp32 num_logits_to_keep "
+     "num_nextn_predict_layers mtp_layers_block_type mtp_hybrid_override_pattern moe_intermediate_size "
+     "moe_shared_expert_intermediate_size moe_shared_expert_overlap n_routed_experts n_shared_experts n_group "
+     "topk_group norm_topk_prob num_experts_per_tok routed_scaling_factor"},
     {"qwen3_next qwen3_5 qwen3_5_text qwen3_5_moe qwen3_5_moe_text",
-     "partial_rotary_factor mtp_*"},  // rope_parameters have it
+     "partial_rotary_factor mtp_* mamba_ssm_dtype rope_parameters.mrope_section rope_parameters.mrope_interleaved"},  // rope_parameters have it
+    {"qwen3_5_moe qwen3_5_moe_text", "mlp_only_layers"},  // there are none
+    {"qwen3_next", "use_sliding_window"},
     {"qwen3_5 qwen3_5_moe",
      "text_config.tie_word_embeddings image_token_id video_token_id vision_start_token_id vision_end_token_id "
      "vision_config*"},
     {"nomic_bert",
      "tie_word_embeddings dense_seq_output fused_bias_fc fused_dropout_add_ln max_trained_positions "
-     "pad_vocab_size_multiple "
-     "reorder_and_upcast_attn summary_* use_xentropy"},
+     "parallel_block_tied_norm pad_vocab_size_multiple reorder_and_upcast_attn summary_* use_xentropy"},
 };
 
 /// Fields of a quantization_config: the tensors tell what of them counts. Activations and caches are not rounded as it says.
 constexpr std::string_view kQuantization =
-    "sym damp_percent damp_auto_increment true_sequential static_groups lm_head model_seqlen block_name_to_quantize "
-    "batch_size module_name_preceding_first_block modules_in_block_to_quantize pad_token_id use_cuda_fp16 use_exllama "
-    "exllama_config cache_block_outputs max_input_length tokenizer dataset backend meta* model_name_or_path "
-    "model_file_base_name zero_point do_fuse fuse_max_seq_len modules_to_fuse modules_to_not_convert ignored_layers "
-    "ignore scale_fmt dequantize global_compression_ratio kv_cache_scheme version run_compressed "
-    "config_groups.*.weights.observer config_groups.*.weights.observer_kwargs config_groups.*.weights.actorder "
-    "config_groups.*.weights.scale_dtype config_groups.*.weights.zp_dtype sparsity_config.*";
+    "sym method act_group_aware disable_exllama damp_percent damp_auto_increment true_sequential static_groups "
+    "lm_head model_seqlen block_name_to_quantize batch_size module_name_preceding_first_block "
+    "modules_in_block_to_quantize pad_token_id use_cuda_fp16 use_exllama exllama_config cache_block_outputs "
+    "max_input_length tokenizer dataset backend meta* model_name_or_path model_file_base_name zero_point do_fuse "
+    "fuse_max_seq_len modules_to_fuse modules_to_not_convert ignored_layers ignore scale_fmt dequantize "
+    "global_compression_ratio kv_cache_scheme version run_compressed config_groups.*.weights.observer "
+    "config_groups.*.weights.observer_kwargs config_groups.*.weights.actorder config_groups.*.weights.scale_dtype "
+    "config_groups.*.weights.zp_dtype sparsity_config.*";
 
 /// Tensors of folders, with what may stand before their names.
 constexpr Known kTensors[] = {
@@ -142,8 +139,8 @@ constexpr Known kTensors[] = {
 
 /// Keys of GGUF files without their architecture's prefix.
 constexpr std::string_view kKeys =
-    "vocab_size "                                                             // the table of tokens has it
-    "full_attention_interval leading_dense_block_count expert_shared_count "  // what tensors there are says it
+    "vocab_size "  // the table of tokens has it
+    "full_attention_interval leading_dense_block_count expert_shared_count expert_group_used_count "  // what tensors there are says it
     "rope.dimension_sections "                              // of images; texts count alike in all of them
     "rope.scaling.finetuned attention.layer_norm_epsilon "  // beside others that count
     "classifier.output_labels pooling_type";                // read by those who ask for them
@@ -177,6 +174,13 @@ bool is_known(std::span<const Known> lists, std::string_view type, std::string_v
     });
 }
 
+/// A bias that adds nothing, as AutoGPTQ writes them.
+bool is_zero(const formats::TensorMap& tensors, const std::string& name) {
+    const auto found = tensors.find(name);
+    return found != tensors.end() &&
+           std::ranges::all_of(found->second.bytes, [](std::byte byte) { return byte == std::byte{0}; });
+}
+
 /// A sentence on tensors that nobody has read; none where there are none.
 void add_tensors(const std::string& file, std::vector<std::string> names, std::vector<std::string>& notes) {
     if (names.empty()) return;
@@ -193,7 +197,8 @@ std::string unknown(const std::string& file, std::string_view name, const std::s
 }  // namespace
 
 bool is_of_no_account(std::string_view model_type, std::string_view path) {
-    for (const std::string_view nested : {"text_config.", "vision_config."}) {
+    for (const std::string_view nested :
+         {"text_config.", "vision_config.", "text_config_dict.", "vision_config_dict."}) {
         if (path.starts_with(nested) && is_of_no_account(model_type, path.substr(nested.size()))) return true;
     }
     constexpr std::string_view kObject = "quantization_config.";
@@ -208,7 +213,9 @@ std::vector<std::string> passed_over(const formats::Config& config, const format
     for (const std::string& field : config.unasked())
         if (!is_of_no_account(type, field)) notes.push_back(unknown(config.file_name(), field, config.shown(field)));
     std::vector<std::string> tensors = weights.unasked();
-    std::erase_if(tensors, [&](const std::string& name) { return is_known(kTensors, type, name); });
+    std::erase_if(tensors, [&](const std::string& name) {
+        return is_known(kTensors, type, name) || (name.ends_with(".bias") && is_zero(weights.tensors(), name));
+    });
     add_tensors(weights.source(), std::move(tensors), notes);
     return notes;
 }
@@ -218,12 +225,20 @@ std::vector<std::string> passed_over(const formats::Gguf& file) {
     std::vector<std::string> notes;
     const auto architecture = file.string("general.architecture", "");
     const std::string prefix = (architecture ? *architecture : "") + ".";
-    for (const std::string_view key : file.unasked()) {
-        const bool is_own = key.starts_with(prefix) && any_matches(kKeys, key.substr(prefix.size()));
-        if (!is_own && !any_matches(kPrefixes, key))
-            notes.push_back(unknown(file.file_name(), key, file.shown(*file.find(key), kShownElements)));
+    const auto layers = file.unsigned_integer(prefix + "block_count", {.fallback = 0});
+    const auto predicting = file.unsigned_integer(prefix + "nextn_predict_layers", {.fallback = 0});
+    for (const formats::GgufValue* const value : file.unasked()) {
+        const bool is_own = value->key.starts_with(prefix) && any_matches(kKeys, value->key.substr(prefix.size()));
+        if (!is_own && !any_matches(kPrefixes, value->key))
+            notes.push_back(unknown(file.file_name(), value->key, file.shown(*value, kShownElements)));
     }
-    add_tensors(file.file_name(), file.weights().unasked(), notes);
+    // Behind the layers of the model there may be some that predict the token after the next one.
+    std::vector<std::string> tensors = file.weights().unasked();
+    for (std::uint32_t i = 0; layers && predicting && i < std::min(*predicting, *layers); ++i)
+        std::erase_if(tensors, [layer = "blk." + std::to_string(*layers - 1 - i) + "."](const std::string& name) {
+            return name.starts_with(layer);
+        });
+    add_tensors(file.file_name(), std::move(tensors), notes);
     return notes;
 }
 

@@ -47,6 +47,10 @@ Result<DecoderParts> load_phi3(const formats::Config& config, const formats::Wei
     VKFORMER_TRY(const auto window, config.unsigned_integer("sliding_window", {.fallback = 0, .max = 1u << 28}));
     c.ropes = {rope};
     for (auto& layer : c.layers) layer = {.window = window, .rope = 0};
+    for (const std::string_view name : {"attention_bias", "mlp_bias", "lm_head_bias"}) {
+        VKFORMER_TRY(const bool has_bias, config.boolean(name, false));
+        if (has_bias) return config.unsupported(name, "false");
+    }
     VKFORMER_TRY(const bool tied, config.boolean("tie_word_embeddings", false));
     VKFORMER_TRY(parts.weights, read_weights(weights, c, tied));
     return parts;

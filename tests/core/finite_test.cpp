@@ -71,4 +71,24 @@ TEST_CASE("blocks with a scale that is not finite are found", "[core]") {
 }
 
 }  // namespace
+TEST_CASE("floats of eight bits are those of E4M3", "[core][dtype]") {
+    CHECK(f8_e4m3_to_float(0x00) == 0.0f);
+    CHECK(f8_e4m3_to_float(0x01) == 0x1p-9f);  // the least
+    CHECK(f8_e4m3_to_float(0x07) == 0x7p-9f);  // the largest without a leading one
+    CHECK(f8_e4m3_to_float(0x08) == 0x1p-6f);
+    CHECK(f8_e4m3_to_float(0x38) == 1.0f);
+    CHECK(f8_e4m3_to_float(0x3C) == 1.5f);
+    CHECK(f8_e4m3_to_float(0x7E) == 448.0f);  // the largest: no pattern is infinite
+    CHECK(std::isnan(f8_e4m3_to_float(0x7F)));
+    CHECK(std::isnan(f8_e4m3_to_float(0xFF)));
+    CHECK(std::signbit(f8_e4m3_to_float(0x80)));
+    for (unsigned bits = 1; bits < 0x7F; ++bits) {
+        CAPTURE(bits);
+        CHECK(f8_e4m3_to_float(static_cast<std::uint8_t>(bits)) >
+              f8_e4m3_to_float(static_cast<std::uint8_t>(bits - 1)));
+        CHECK(f8_e4m3_to_float(static_cast<std::uint8_t>(bits | 0x80)) ==
+              -f8_e4m3_to_float(static_cast<std::uint8_t>(bits)));
+    }
+}
+
 }  // namespace vkformer::tests

@@ -174,6 +174,52 @@ TEST_CASE("tensors that nobody reads are told of, but those of other tasks", "[m
     CHECK(notes_with_tensor("qwen3_5", "mtp.layers.0.norm.weight").empty());
 }
 
+TEST_CASE("fields of published configs that change nothing are not told of", "[models][passed_over]") {
+    const auto known = [](const char* type, std::initializer_list<const char*> fields) {
+        for (const char* const field : fields) {
+            CAPTURE(type, field);
+            CHECK(models::is_of_no_account(type, field));
+        }
+    };
+    known("bert", {"sbert_ce_default_activation_function", "sentence_transformers", "sentence_transformers.version"});
+    known("clip", {"text_config_dict.dropout", "vision_config_dict.projection_dim", "text_config"});
+    known("gemma2", {"hidden_act", "sliding_window_size"});
+    known("gpt_oss", {"experts_per_token", "initial_context_length"});
+    known("qwen3_5", {"text_config.rope_parameters.mrope_section", "text_config.mamba_ssm_dtype"});
+    known("llama", {"quantization_config.act_group_aware", "quantization_config.disable_exllama", "rope_interleaved"});
+    for (const char* const field : {"quantization_config.rotation", "quantization_config.bits", "quantization_config."})
+        CHECK_FALSE(models::is_of_no_account("llama", field));
+}
+
+TEST_CASE("fields that would change the arithmetic are refused by name", "[models][decoder][errors]") {
+    const auto [name, field, value] = GENERATE(table<std::string, std::string, std::string>({
+        {"gemma", "use_bidirectional_attention", "true"},
+        {"phi3", "attention_bias", "true"},
+        {"phi3", "mlp_bias", "true"},
+        {"phi3", "lm_head_bias", "true"},
+        {"granite_hybrid", "normalization_function", R"("layernorm")"},
+        {"lfm2", "theta", "5000.0"},
+        {"gpt2", "add_cross_attention", "true"},
+    }));
+    CAPTURE(name, field);
+    const auto refused = load_golden_with(name, {{field, json::parse(value)}});
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == ErrorCode::UnsupportedConfig);
+    CHECK_THAT(refused.error().message, ContainsSubstring("\"" + field + "\""));
+}
+
+TEST_CASE("biases of zeros that nobody reads are not told of", "[models][passed_over]") {
+    const auto zeros = std::make_shared<std::vector<std::byte>>(20);
+    const TensorData bias = {
+        .dtype = DType::f16, .shape = {10}, .bytes = std::span<const std::byte>(*zeros), .owner = zeros};
+    const auto config = must(formats::Config::parse(R"({"model_type": "llama"})", "config.json"));
+    (void)config.has("model_type");
+    CHECK(models::passed_over(config, formats::Weights("w", {{"a.q_proj.bias", bias}})).empty());
+    CHECK(models::passed_over(config, formats::Weights("w", {{"a.q_proj.weight", bias}})).size() == 1);
+    zeros->at(3) = std::byte{1};
+    CHECK(models::passed_over(config, formats::Weights("w", {{"a.q_proj.bias", bias}})).size() == 1);
+}
+
 TEST_CASE("keys and tensors of GGUF files that nobody knows are told of", "[models][passed_over][gguf]") {
     const auto notes_with = [](const std::string& key, const std::string& tensor) {
         return must(load_gguf_with("qwen2",
@@ -192,6 +238,10 @@ TEST_CASE("keys and tensors of GGUF files that nobody knows are told of", "[mode
     CHECK_THAT(key[0], ContainsSubstring(R"(the model goes on without "qwen2.attention.bend", which is 0.5)"));
     CHECK(notes_with("llama.attention.causal", "").size() == 1);
     CHECK(notes_with("odd.version", "").size() == 1);
+    // A model that is loaded twice tells it twice.
+    const auto file = must(formats::Gguf::open(goldens_dir() / "gguf_decoders/qwen2.gguf"));
+    CHECK(models::passed_over(file).size() == models::passed_over(file).size());
+    CHECK_FALSE(models::passed_over(file).empty());  // of which nothing was asked
     const Notes tensor = notes_with("", "blk.0.attn_q.scale");
     REQUIRE(tensor.size() == 1);
     CHECK_THAT(tensor[0], ContainsSubstring(R"(without the tensor "blk.0.attn_q.scale")"));

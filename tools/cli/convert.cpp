@@ -81,6 +81,16 @@ Result<void> write_safetensors(const fs::path& path, const formats::TensorMap& t
     return written;
 }
 
+/// Scales of packed weights would be rounded. MXFP4 of gpt-oss has none that are floats. Errors: UnsupportedConfig.
+Result<void> refuse_packed(const fs::path& folder) {
+    VKFORMER_TRY(const auto config, formats::Config::open_if_present(folder / "config.json"));
+    VKFORMER_TRY(const auto quantization, config.object("quantization_config"));
+    VKFORMER_TRY(const std::string method, quantization.string("quant_method", "mxfp4"));
+    if (method == "mxfp4") return {};
+    return Error{ErrorCode::UnsupportedConfig,
+                 "the weights are packed (" + method + "): they can be written as a .gguf file, or stay as they are"};
+}
+
 /// What belongs to the weights themselves, in the old form.
 bool is_weights_file(const fs::path& path) {
     const std::string name = path.filename().string();
@@ -182,6 +192,7 @@ Result<int> to_safetensors(const ConvertCommand& command, const fs::path& source
         return kOk;
     }
     if (is_quantized(dtype)) return to_blocks(command, source);
+    VKFORMER_CHECK(refuse_packed(source));
     VKFORMER_TRY(const auto weights, formats::open_weights(source));
     if (is_file) {
         VKFORMER_CHECK(write_safetensors(destination, weights.tensors(), dtype));
