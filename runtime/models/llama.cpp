@@ -9,8 +9,8 @@ namespace {
 
 using formats::Config;
 
-/// Mistral's window holds for all layers; SmolLM 3 says for each by layer_types.
-Result<void> read_llama_windows(const Config& config, DecoderConfig& c) {
+/// Mistral's window holds for all layers, or for those that layer_types names.
+Result<void> read_mistral_windows(const Config& config, DecoderConfig& c) {
     VKFORMER_TRY(const auto window, config.unsigned_integer("sliding_window", {.fallback = 0, .max = 1u << 28}));
     if (config.has("layer_types")) {
         VKFORMER_TRY(const auto slides, read_sliding_layers(config, c.layers.size()));
@@ -19,6 +19,21 @@ Result<void> read_llama_windows(const Config& config, DecoderConfig& c) {
     }
     VKFORMER_TRY(const bool uses_window, config.boolean("use_sliding_window", true));
     for (auto& layer : c.layers) layer.window = uses_window ? window : 0;
+    return {};
+}
+
+/// SmolLM 3's: with use_sliding_window that of the layers that layer_types names, or else of those without positions.
+Result<void> read_smollm3_windows(const Config& config, DecoderConfig& c) {
+    VKFORMER_TRY(const auto window, config.unsigned_integer("sliding_window", {.fallback = 0, .max = 1u << 28}));
+    VKFORMER_TRY(const bool uses_window, config.boolean("use_sliding_window", false));
+    VKFORMER_TRY(const auto named, read_sliding_layers(config, c.layers.size()));
+    const bool is_named = config.has("layer_types");
+    for (std::size_t i = 0; i < c.layers.size(); ++i) {
+        const bool slides = is_named ? named[i] : uses_window && !c.layers[i].rope;
+        if (slides && !uses_window)  // masks have the window then, and kernels that make masks themselves do not
+            return config.unsupported("layer_types", "full attention in all layers where use_sliding_window is false");
+        c.layers[i].window = slides ? window : 0;
+    }
     return {};
 }
 
@@ -48,8 +63,11 @@ Result<DecoderParts> load_llama(const Config& config, const formats::Weights& we
     VKFORMER_TRY(const Rope rope, read_rope(config, c, {.theta = type == "smollm3" ? 2e6 : 1e4}));
     c.ropes = {rope};
     for (auto& layer : c.layers) layer.rope = 0;
-    if (type != "llama") VKFORMER_CHECK(read_llama_windows(config, c));
-    if (type == "smollm3") VKFORMER_CHECK(read_layers_without_rope(config, c));
+    if (type == "mistral") VKFORMER_CHECK(read_mistral_windows(config, c));
+    if (type == "smollm3") {
+        VKFORMER_CHECK(read_layers_without_rope(config, c));
+        VKFORMER_CHECK(read_smollm3_windows(config, c));
+    }
 
     LlamaLayout layout;
     VKFORMER_TRY(layout.attention_bias, config.boolean("attention_bias", false));

@@ -274,6 +274,8 @@ Result<Weights> with_matrices(Weights weights, const Method& method) {
     formats::TensorMap tensors = weights.tensors();
     for (std::size_t i = 0; i < layers.size(); ++i) {
         if (!*made[i]) return made[i]->error();
+        if (method.mark != "weight" && layers[i].has("weight"))
+            return layers[i].error(ErrorCode::CorruptFile, "weight", {" is there beside ", method.mark});
         for (const std::string_view read : method.read) tensors.erase(layers[i].name() + std::string(read));
         tensors.insert_or_assign(layers[i].name() + "weight", std::move(**made[i]));
     }

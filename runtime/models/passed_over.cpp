@@ -71,7 +71,7 @@ constexpr Known kFields[] = {
     {"llama", "rope_interleaved is_llama_config"},  // of another program
     {"qwen2 qwen3 qwen2_moe qwen3_moe",
      "max_window_layers sliding_window use_mrope"},                            // where use_sliding_window is true
-    {"smollm3", "use_sliding_window max_window_layers"},                       // layer_types say it
+    {"smollm3", "max_window_layers"},                       // layer_types say it
     {"gemma", "hidden_activation"},                                            // hidden_act is what counts
     {"gemma2 gemma3_text gemma3", "hidden_act sliding_window_size"},           // hidden_activation, sliding_window
     {"gemma3_text gemma3", "_sliding_window_pattern sliding_window_pattern"},  // where layer_types are

@@ -269,6 +269,18 @@ TEST_CASE("packed tensors that do not fit each other are refused by name", "[mod
     check("compressed_int8", same, "weight_scale", ErrorCode::ShapeMismatch, reshaped({63, 1}));
 }
 
+TEST_CASE("a matrix beside its packed form is refused", "[models][packed][errors]") {
+    const json config = json::parse(std::ifstream(packed_folder("gptq") / "config.json"));
+    const auto weights = must(formats::open_weights(packed_folder("gptq")));
+    formats::TensorMap tensors = weights.tensors();
+    tensors["model.layers.1.mlp.up_proj.weight"] = tensors.at("model.embed_tokens.weight");
+    const auto refused =
+        models::unpacked(must(formats::Config::parse(config.dump(), "config.json")), weights.with(std::move(tensors)));
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == ErrorCode::CorruptFile);
+    CHECK_THAT(refused.error().message, ContainsSubstring("model.layers.1.mlp.up_proj.weight is there beside qweight"));
+}
+
 TEST_CASE("a scale that is no number is told of as damage", "[models][packed][errors]") {
     const TemporaryFolder folder;
     const fs::path model = folder / "model";

@@ -280,6 +280,28 @@ TEST_CASE("Qwen's layer_types that use_sliding_window denies are refused", "[mod
     CHECK(model.config().layers[0].window == 0);
 }
 
+TEST_CASE("SmolLM 3's window is that of the layers without positions, or of those that are named",
+          "[models][decoder]") {
+    const auto windows_of = [](const json& fields) {
+        std::vector<std::uint32_t> windows;
+        const auto model = must(load_golden_with("smollm3", fields));
+        for (const auto& layer : model.config().layers) windows.push_back(layer.window);
+        return windows;
+    };
+    using Windows = std::vector<std::uint32_t>;
+    const json unnamed = {{"layer_types", nullptr},
+                          {"sliding_window", 4}};  // the fourth of five layers has no positions
+    json used = unnamed, denied = unnamed, named = unnamed, contradicted = unnamed;
+    used["use_sliding_window"] = named["use_sliding_window"] = true;
+    denied["use_sliding_window"] = nullptr;
+    CHECK(windows_of(used) == Windows{0, 0, 0, 4, 0});
+    CHECK(windows_of(denied) == Windows{0, 0, 0, 0, 0});
+    named["layer_types"] = contradicted["layer_types"] = {"sliding_attention", "full_attention", "full_attention",
+                                                          "full_attention", "full_attention"};
+    CHECK(windows_of(named) == Windows{4, 0, 0, 0, 0});
+    CHECK_THAT(load_golden_with("smollm3", contradicted).error().message, ContainsSubstring("layer_types"));
+}
+
 TEST_CASE("LongRoPE's factor that is not the ratio of its contexts is refused", "[models][decoder][errors]") {
     const auto with = [](const json& scaling) {
         return load_golden_with("phi3_longrope", {{"rope_scaling", scaling}});
