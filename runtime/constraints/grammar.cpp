@@ -184,7 +184,7 @@ RuleId GrammarBuilder::add(const Grammar& grammar) {
     for (StateId& one : states) one = state();
     if (is_full_) return whole;
     std::map<StateId, RuleId> called;  // by where they begin; all end where the whole does
-    const auto rule_at = [&](StateId first) {
+    const auto rule_at = [&, end = end](StateId first) {
         const auto [found, is_new] = called.try_emplace(first, static_cast<RuleId>(rules_.size()));
         if (is_new) rules_.push_back({states[first], end});
         return found->second;

@@ -55,6 +55,52 @@ def tokenizer(model, pre="default"):
     return fill
 
 
+def tensor_file(tensors):
+    """A file of tensors (dtype, shape, bytes)."""
+    header, data = {}, b""
+    for name, (dtype, shape, values) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(values)]}
+        data += values
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def packed(config, **tensors):
+    """What fuzz_packed takes, of one layer."""
+    return json.dumps(config).encode() + b"\0" + tensor_file({f"a.{name}": tensor for name, tensor in tensors.items()})
+
+
+def write_packed():
+    def words(*shape):
+        return "I32", list(shape), (np.arange(np.prod(shape), dtype=np.uint64) * 0x9E3779B1 & 0xFFFFFFFF).astype(np.uint32).tobytes()
+
+    def halves(*shape):
+        return "F16", list(shape), np.full(shape, 0.25, np.float16).tobytes()
+
+    def group(**weights):
+        return {"quant_method": "compressed-tensors", "format": "dense", "config_groups": {"g": {"weights": weights}}}
+
+    gptq = {"quant_method": "gptq", "bits": 4, "group_size": 32}
+    ordered = "I32", [64], (np.arange(64, dtype=np.int32) % 2).tobytes()
+    write("packed", "gptq", packed(gptq, qweight=words(8, 8), qzeros=words(2, 1), scales=halves(2, 8)))
+    write("packed", "gptq-ordered", packed({**gptq, "checkpoint_format": "gptq_v2", "desc_act": True}, qweight=words(8, 8),
+                                           qzeros=words(2, 1), scales=halves(2, 8), g_idx=ordered))  # fmt: skip
+    write("packed", "gptq-bytes", packed({**gptq, "bits": 8, "group_size": -1}, qweight=words(8, 4), qzeros=words(1, 1), scales=halves(1, 4)))
+    write("packed", "awq", packed({"quant_method": "awq", "bits": 4, "group_size": 32}, qweight=words(32, 1), qzeros=words(1, 1),
+                                  scales=halves(1, 8)))  # fmt: skip
+    fp8 = "F8_E4M3", [5, 6], bytes(range(0x30, 0x30 + 30))
+    scale = "F32", [3, 2], np.full((3, 2), 0.5, np.float32).tobytes()
+    write("packed", "fp8", packed({"quant_method": "fp8", "weight_block_size": [2, 4]}, weight=fp8, weight_scale_inv=scale))
+    write("packed", "fp8-rows", packed(group(num_bits=8, type="float", strategy="channel"), weight=fp8, weight_scale=halves(5, 1)))
+    shape = "I64", [2], np.array([8, 32], np.int64).tobytes()
+    write("packed", "int4", packed({**group(num_bits=4, strategy="group", group_size=32, symmetric=False), "format": "pack-quantized"},
+                                   weight_packed=words(8, 4), weight_scale=halves(8, 1), weight_shape=shape,
+                                   weight_zero_point=words(1, 1)))  # fmt: skip
+    integers = "I8", [2, 32], bytes(range(64))
+    write("packed", "int8", packed(group(num_bits=8, strategy="tensor"), weight=integers, weight_scale=halves(1)))
+
+
 def write(folder, name, text):
     (HERE / folder / name).write_bytes(text.encode() if isinstance(text, str) else text)
 
@@ -84,8 +130,9 @@ def charsmap():
 
 def main():
     for folder in ("gguf", "safetensors", "config", "tokenizer", "chat_template", "charsmap",
-                   "constraint"):
+                   "constraint", "packed"):
         (HERE / folder).mkdir(parents=True, exist_ok=True)
+    write_packed()
     write_gguf("values", values)
     for model, pre in (("gpt2", "llama-bpe"), ("llama", "default"), ("t5", "default"), ("bert", "default")):
         write_gguf(f"tokenizer-{model}", tokenizer(model, pre))
