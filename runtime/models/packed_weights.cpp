@@ -516,8 +516,10 @@ Result<Weights> unpack_fp8(const Config& quantization, Weights weights) {
     fields.word("activation_scheme", "dynamic", "dynamic, static");
     const ScaleBlock block = fields.block("weight_block_size");
     VKFORMER_CHECK(fields.done());
-    const auto matrix = [block](const Layer& layer) {
+    const auto matrix = [block](const Layer& layer) -> Result<TensorData> {
         const bool is_inverse = layer.has("weight_scale_inv");
+        if (is_inverse && layer.has("weight_scale"))
+            return layer.error(ErrorCode::CorruptFile, "weight_scale", {" is there beside weight_scale_inv"});
         return scaled_fp8(layer, is_inverse ? "weight_scale_inv" : "weight_scale", block);
     };
     return with_matrices(
@@ -647,12 +649,13 @@ Result<Weights> unpack_compressed(const Config& quantization, Weights weights) {
     VKFORMER_CHECK(fields.done());
     if (!found) return weights;  // nothing is quantised
     const CompressedFields read = *found;
-    VKFORMER_TRY(
-        weights,
-        with_matrices(without_activation_scales(std::move(weights)),
-                      {.mark = "weight_packed",
-                       .read = {"weight_packed", "weight_shape", "weight_scale", "weight_zero_point", "weight_g_idx"},
-                       .matrix = [read](const Layer& layer) { return packed_integers(layer, read); }}));
+    std::vector<std::string_view> parts = {"weight_packed", "weight_shape", "weight_scale", "weight_g_idx"};
+    if (!read.is_symmetric) parts.push_back("weight_zero_point");
+    VKFORMER_TRY(weights, with_matrices(
+                              without_activation_scales(std::move(weights)),
+                              {.mark = "weight_packed", .read = std::move(parts), .matrix = [read](const Layer& layer) {
+                                   return packed_integers(layer, read);
+                               }}));
     VKFORMER_TRY(weights, with_matrices(std::move(weights),
                                         {.mark = "weight",
                                          .read = {"weight_scale"},

@@ -71,7 +71,7 @@ constexpr Known kFields[] = {
     {"llama", "rope_interleaved is_llama_config"},  // of another program
     {"qwen2 qwen3 qwen2_moe qwen3_moe",
      "max_window_layers sliding_window use_mrope"},                            // where use_sliding_window is true
-    {"smollm3", "max_window_layers"},                       // layer_types say it
+    {"smollm3", "max_window_layers"},                                          // layer_types say it
     {"gemma", "hidden_activation"},                                            // hidden_act is what counts
     {"gemma2 gemma3_text gemma3", "hidden_act sliding_window_size"},           // hidden_activation, sliding_window
     {"gemma3_text gemma3", "_sliding_window_pattern sliding_window_pattern"},  // where layer_types are
@@ -131,7 +131,7 @@ constexpr Known kTensors[] = {
     {"roberta xlm-roberta camembert", "lm_head.*"},
     {"distilbert", "vocab_transform.* vocab_layer_norm.* vocab_projector.* pre_classifier.*"},
     {"modernbert", "head.* decoder.*"},
-    {"gpt2", "*attn.bias *attn.masked_bias"},        // the causal mask
+    {"gpt2", "*.attn.bias *.attn.masked_bias"},      // the causal mask
     {"marian m2m_100", "*embed_positions.weight*"},  // sinusoids
     {"bart mbart", "*classification_head.*"},
     {"t5 mt5", "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"},  // which no version reads

@@ -172,6 +172,8 @@ TEST_CASE("tensors that nobody reads are told of, but those of other tasks", "[m
     CHECK(notes_with_tensor("llama_gqa_odd", "model.layers.0.self_attn.rotary_emb.inv_freq").empty());
     CHECK(notes_with_tensor("llama_gqa_odd", "model.visual.patch_embed.weight").size() == 1);
     CHECK(notes_with_tensor("qwen3_5", "mtp.layers.0.norm.weight").empty());
+    CHECK(notes_with_tensor("gpt2", "transformer.h.0.attn.bias").empty());  // the causal mask
+    CHECK(notes_with_tensor("gpt2", "transformer.h.0.attn.d_attn.bias").size() == 1);
 }
 
 TEST_CASE("fields of published configs that change nothing are not told of", "[models][passed_over]") {
