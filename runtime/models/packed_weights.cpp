@@ -477,8 +477,7 @@ Result<TensorData> scaled_fp8(const Layer& layer, std::string_view scale_name, S
     const std::uint64_t out = data.shape[0], in = data.shape[1];
     const bool is_blocked = block.rows > 0;
     if (!is_blocked) block = {.rows = scales.size() == out ? 1 : out, .columns = in};
-    if (out == 0 || in == 0 || block.rows == 0 || block.columns == 0)
-        return layer.bad_shape("weight", data.shape, "a matrix");
+    if (out == 0 || in == 0) return layer.bad_shape("weight", data.shape, "a matrix");
     const std::uint64_t rows = ceil_div(out, block.rows), columns = ceil_div(in, block.columns);
     const Shape& shape = scale.shape;
     const bool fits = is_blocked ? shape == Shape{rows, columns}
@@ -516,15 +515,12 @@ Result<Weights> unpack_fp8(const Config& quantization, Weights weights) {
     fields.word("activation_scheme", "dynamic", "dynamic, static");
     const ScaleBlock block = fields.block("weight_block_size");
     VKFORMER_CHECK(fields.done());
-    const auto matrix = [block](const Layer& layer) -> Result<TensorData> {
-        const bool is_inverse = layer.has("weight_scale_inv");
-        if (is_inverse && layer.has("weight_scale"))
-            return layer.error(ErrorCode::CorruptFile, "weight_scale", {" is there beside weight_scale_inv"});
-        return scaled_fp8(layer, is_inverse ? "weight_scale_inv" : "weight_scale", block);
-    };
-    return with_matrices(
-        without_activation_scales(std::move(weights)),
-        {.mark = "weight", .read = {"weight_scale_inv", "weight_scale"}, .matrix = matrix, .is_packed = is_fp8});
+    const bool is_inverse = std::ranges::any_of(
+        weights.tensors(), [](const auto& entry) { return entry.first.ends_with(".weight_scale_inv"); });
+    const char* const scale = is_inverse ? "weight_scale_inv" : "weight_scale";
+    const auto matrix = [=](const Layer& layer) { return scaled_fp8(layer, scale, block); };
+    return with_matrices(without_activation_scales(std::move(weights)),
+                         {.mark = "weight", .read = {scale}, .matrix = matrix, .is_packed = is_fp8});
 }
 
 // ---- compressed-tensors ---------------------------------------------------------------------------------------------
@@ -539,8 +535,6 @@ struct CompressedFields {
 
 /// Weights of one kind of layer; how its activations would be rounded is not read.
 Result<CompressedFields> read_compressed_group(const Fields& group) {
-    for (const std::string_view name : {"input_activations", "output_activations", "targets", "format"})
-        (void)group.has(name);
     Fields weights = group.object("weights");
     CompressedFields read;
     const bool is_float = weights.word("type", "int", "int, float") == "float";
@@ -649,13 +643,12 @@ Result<Weights> unpack_compressed(const Config& quantization, Weights weights) {
     VKFORMER_CHECK(fields.done());
     if (!found) return weights;  // nothing is quantised
     const CompressedFields read = *found;
-    std::vector<std::string_view> parts = {"weight_packed", "weight_shape", "weight_scale", "weight_g_idx"};
-    if (!read.is_symmetric) parts.push_back("weight_zero_point");
-    VKFORMER_TRY(weights, with_matrices(
-                              without_activation_scales(std::move(weights)),
-                              {.mark = "weight_packed", .read = std::move(parts), .matrix = [read](const Layer& layer) {
-                                   return packed_integers(layer, read);
-                               }}));
+    VKFORMER_TRY(weights,
+                 with_matrices(without_activation_scales(std::move(weights)),
+                               {.mark = "weight_packed",
+                                .read = {"weight_packed", "weight_shape", "weight_scale", "weight_g_idx",
+                                         read.is_symmetric ? "weight_scale" : "weight_zero_point"},
+                                .matrix = [read](const Layer& layer) { return packed_integers(layer, read); }}));
     VKFORMER_TRY(weights, with_matrices(std::move(weights),
                                         {.mark = "weight",
                                          .read = {"weight_scale"},

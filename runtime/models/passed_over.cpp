@@ -118,7 +118,8 @@ constexpr std::string_view kQuantization =
     "fuse_max_seq_len modules_to_fuse modules_to_not_convert ignored_layers ignore scale_fmt dequantize "
     "global_compression_ratio kv_cache_scheme version run_compressed config_groups.*.weights.observer "
     "config_groups.*.weights.observer_kwargs config_groups.*.weights.actorder config_groups.*.weights.scale_dtype "
-    "config_groups.*.weights.zp_dtype sparsity_config.*";
+    "config_groups.*.weights.zp_dtype config_groups.*.input_activations config_groups.*.output_activations "
+    "config_groups.*.targets config_groups.*.format sparsity_config.*";
 
 /// Tensors of folders, with what may stand before their names.
 constexpr Known kTensors[] = {
