@@ -61,8 +61,8 @@ std::optional<CooperativeMatrix> taken(const std::vector<CooperativeMatrix>& mat
     return vulkan::half_matrix(gpu(matrices), 32, 8);
 }
 
-std::optional<vulkan::LinearMatrices> linear(MatrixTile tile, const Capabilities& device) {
-    return vulkan::linear_matrices(tile, device);
+std::optional<vulkan::LinearMatrices> linear(MatrixTile tile, const Capabilities& device, bool is_unpacked = false) {
+    return vulkan::linear_matrices(tile, is_unpacked, device);
 }
 
 /// A graph that ends in one op, and what it makes on the kernels on cooperative matrices, of every device that has such matrices.
@@ -151,14 +151,18 @@ TEST_CASE("a product's tiles are as many matrices as the device has subgroups an
         std::uint32_t vendor;
         MatrixTile tile;
         std::uint32_t rows, columns, workgroup, shared_bytes;
+        bool is_unpacked = false;
     };
     if (!linear(small, gpu({halves(16, 16, 16)}))) return;  // a compiler that knows no matrices built the shaders
-    for (const auto& [vendor, tile, rows, columns, workgroup, shared_bytes] :
-         {Expected{vulkan::vendors::kNvidia, small, 64, 64, 128, 18432},
+    for (const auto& [vendor, tile, rows, columns, workgroup, shared_bytes, is_unpacked] :
+         {Expected{vulkan::vendors::kNvidia, flat, 32, 128, 128, 43520},
+          Expected{vulkan::vendors::kNvidia, flat, 32, 128, 128, 23040, true},
+          Expected{vulkan::vendors::kNvidia, small, 64, 64, 128, 18432},
           Expected{vulkan::vendors::kNvidia, normal, 128, 128, 128, 20480},
           Expected{vulkan::vendors::kNvidia, dense, 128, 128, 256, 36864},
           Expected{vulkan::vendors::kNvidia, wide, 128, 192, 256, 46080},
           Expected{vulkan::vendors::kNvidia, large, 256, 128, 256, 32768},
+          Expected{vulkan::vendors::kAmd, flat, 32, 128, 128, 12800},
           Expected{vulkan::vendors::kAmd, small, 64, 64, 128, 10240},
           Expected{vulkan::vendors::kAmd, normal, 128, 128, 128, 20480},
           Expected{vulkan::vendors::kAmd, large, 256, 128, 256, 32768}}) {
@@ -167,7 +171,7 @@ TEST_CASE("a product's tiles are as many matrices as the device has subgroups an
         device.vendor_id = vendor;
         device.max_shared_memory_bytes = shared_bytes;
         device.max_workgroup_invocations = workgroup;
-        const auto found = linear(tile, device);
+        const auto found = linear(tile, device, is_unpacked);
         REQUIRE(found);
         CHECK(found->tile.rows == rows);
         CHECK(found->tile.columns == columns);
@@ -179,15 +183,15 @@ TEST_CASE("a product's tiles are as many matrices as the device has subgroups an
 
         // Subgroups may be larger than they mostly are.
         device.max_subgroup_size = 64;
-        CHECK_FALSE(linear(tile, device));
+        CHECK_FALSE(linear(tile, device, is_unpacked));
         device.max_workgroup_invocations = 2 * workgroup;
-        CHECK(linear(tile, device)->workgroup == 2 * workgroup);
+        CHECK(linear(tile, device, is_unpacked)->workgroup == 2 * workgroup);
         device.max_shared_memory_bytes = shared_bytes - 1;
-        CHECK_FALSE(linear(tile, device));
+        CHECK_FALSE(linear(tile, device, is_unpacked));
     }
     Capabilities cpu = gpu({halves(8, 8, 8)});  // lavapipe, which unrolls everything
     cpu.type = "cpu";
-    for (const auto tile : {small, dense, wide, large}) {
+    for (const auto tile : {flat, small, dense, wide, large}) {
         CHECK(linear(tile, cpu)->row_steps == 2);
         CHECK(linear(tile, cpu)->column_steps <= 3);
     }
@@ -197,7 +201,7 @@ TEST_CASE("a product's tiles are as many matrices as the device has subgroups an
     CHECK(linear(large, gpu({halves(16, 16, 32)}))->k == 32);
     Capabilities nvidia = gpu({halves(16, 16, 32)});
     nvidia.vendor_id = vulkan::vendors::kNvidia;
-    for (const auto tile : {small, normal, dense, wide}) CHECK(linear(tile, nvidia)->k == 32);
+    for (const auto tile : {flat, small, normal, dense, wide}) CHECK(linear(tile, nvidia)->k == 32);
     CHECK_FALSE(linear(large, nvidia));
 }
 

@@ -55,6 +55,7 @@ constexpr Edge kLinearInt8TileEdges[] = {
 
 /// Where matrices are 8 x 8 or 16 x 16; dense, wide and large forms take what is not few rows of their own tiles.
 constexpr Edge kLinearMatrixEdges[] = {{kMaxRows + 1, 8, 8}, {63, 40, 65}, {64, 32, 63}, {150, 264, 140}};
+constexpr Edge kLinearFlatMatrixEdges[] = {{kMaxRows + 1, 8, 8}, {15, 40, 63}, {16, 264, 140}, {31, 64, 129}};
 constexpr Edge kLinearLargeMatrixEdges[] = {{131, 40, 127}, {150, 264, 140}, {257, 64, 129}};
 
 // The depth in parts, of equal length and not: as devices that are CPUs cut it, which need less of it, and as others do.
@@ -63,6 +64,7 @@ constexpr Edge kLinearSplitEdges[] = {{1, 328, 5},   {kMaxRows, 136, 32}, {20, 3
 constexpr Edge kLinearMatrixSplitEdges[] = {{20, 328, 24}, {20, 1032, 70}, {9, 2056, 7}, {131, 1032, 24}};
 
 constexpr std::span<const Edge> edges_of(MatrixTile tile) {
+    if (tile == MatrixTile::flat) return kLinearFlatMatrixEdges;
     return tile == MatrixTile::small || tile == MatrixTile::normal ? std::span<const Edge>(kLinearMatrixEdges)
                                                                    : kLinearLargeMatrixEdges;
 }
@@ -143,6 +145,7 @@ std::span<const Kernel<graph::Linear>> kernels(const graph::Linear&) {
          .plan = plan_linear<plan_tile_int8>},
         matrix_kernel<MatrixTile::normal>("matrix"),
         matrix_kernel<MatrixTile::small>("matrix_small"),
+        matrix_kernel<MatrixTile::flat>("matrix_flat"),
         matrix_kernel<MatrixTile::dense>("matrix_dense"),
         matrix_kernel<MatrixTile::wide>("matrix_wide"),
         matrix_kernel<MatrixTile::large>("matrix_large"),

@@ -36,7 +36,7 @@ Result<Dispatch> halve_rows(const graph::Linear& op, Operand x, const KernelCont
 Result<DispatchPlan> plan_parts(MatrixTile tile, const graph::Linear& op, Operand x, std::uint32_t splits,
                                 const KernelContext& context) {
     const Product product = product_of(op, context.graph);
-    const LinearMatrices matrices = *linear_matrices(tile, context.device);
+    const LinearMatrices matrices = *linear_matrices(tile, product.has_own_format, context.device);
     const Module module =
         module_for(product.has_own_format ? modules::linear_quantized_matrix : modules::linear_matrix, op, context);
     const bool is_halved = has_halved_rows(product);
@@ -79,13 +79,17 @@ struct Cut {
 bool has_registers_ahead(const Capabilities& device) { return device.vendor_id == vendors::kNvidia || device.is_cpu(); }
 
 /// Deep slices are whole lines of memory, and twice as much is on its way; there is no room for them beside the largest tile.
-std::optional<Cut> cut_of(MatrixTile tile, const Capabilities& device) {
+std::optional<Cut> cut_of(MatrixTile tile, bool is_unpacked, const Capabilities& device) {
     using enum MatrixTile;
     constexpr std::uint32_t kDepth = 2 * kLeastSliceDepth;
     const bool is_ahead = has_registers_ahead(device), is_cpu = device.is_cpu();
     // lavapipe, with its small matrices, would compile 4 x 4 of them for many seconds and be no faster.
     const std::uint32_t steps = is_cpu ? 2 : 4;
     switch (tile) {
+    case flat:
+        // It waits for weights: a step ahead of their unpacking takes registers that more workgroups would have.
+        if (!is_ahead) return Cut{2, 2, 1, 4, kLeastSliceDepth, false};
+        return is_unpacked ? Cut{2, 2, 1, 4, kDepth, false} : Cut{2, 2, 1, 4, 2 * kDepth, true};
     case small: return is_ahead && !is_cpu ? Cut{2, 2, 2, 2, kDepth, true} : Cut{2, 2, 2, 2, kLeastSliceDepth, false};
     case large: return Cut{steps, steps, 4, 2, kLeastSliceDepth, is_ahead};
     case normal:
@@ -104,16 +108,17 @@ struct MatrixParts {
     std::uint32_t splits;
 };
 
-/// Large tiles multiply more of what they load, where the rows fill more than half of one.
+/// Large tiles multiply more of what they load, where the rows fill more than half of one; few rows are one tile of as few.
 MatrixParts parts_of_matrices(const graph::Linear& op, const KernelContext& context) {
     const Product product = product_of(op, context.graph);
     constexpr std::uint64_t kLeastDepth = 256;
     MatrixParts parts{has_registers_ahead(context.device) ? MatrixTile::dense : MatrixTile::normal, 0};
     if (!takes_matrices(product)) return parts;
-    auto matrices = linear_matrices(parts.tile, context.device);
-    if (!matrices || product.rows <= matrices->tile.rows / 2) {
-        parts.tile = MatrixTile::small;
-        matrices = linear_matrices(parts.tile, context.device);
+    auto matrices = linear_matrices(parts.tile, product.has_own_format, context.device);
+    for (const MatrixTile smaller : {MatrixTile::small, MatrixTile::flat}) {
+        if (matrices && product.rows > matrices->tile.rows / 2) break;
+        parts.tile = smaller;
+        matrices = linear_matrices(parts.tile, product.has_own_format, context.device);
     }
     if (matrices) parts.splits = parts_of_depth(op, matrices->tile, kLeastDepth, context);
     return parts;
@@ -121,10 +126,10 @@ MatrixParts parts_of_matrices(const graph::Linear& op, const KernelContext& cont
 
 }  // namespace
 
-std::optional<LinearMatrices> linear_matrices(MatrixTile tile, const Capabilities& device) {
+std::optional<LinearMatrices> linear_matrices(MatrixTile tile, bool is_unpacked, const Capabilities& device) {
     if (!modules::linear_matrix.find(Storage::f16)) return std::nullopt;
     const auto matrix = half_matrix(device, kLeastSliceDepth, 8);
-    const std::optional<Cut> cut = cut_of(tile, device);
+    const std::optional<Cut> cut = cut_of(tile, is_unpacked, device);
     if (!matrix || !cut || cut->depth % (cut->is_ahead ? 2 * matrix->k : matrix->k) != 0) return std::nullopt;
     const std::uint32_t rows = cut->row_grid * cut->row_steps * matrix->m;
     const std::uint32_t columns = cut->column_grid * cut->column_steps * matrix->n;
@@ -157,9 +162,10 @@ bool takes_matrices(const Product& product) {
 
 bool fits_matrix(MatrixTile tile, const graph::Linear& op, const KernelContext& context) {
     const Product product = product_of(op, context.graph);
-    const auto matrices = linear_matrices(tile, context.device);
+    const auto matrices = linear_matrices(tile, product.has_own_format, context.device);
     if (!matrices || !takes_matrices(product)) return false;
     if (op.prologue && has_halved_rows(product)) return false;  // the normed x would lie where its halves do
+    if (tile == MatrixTile::flat) return product.rows <= matrices->tile.rows;
     // Half of the tile would be empty. Normal tiles are there for all, lest a product has none.
     const bool takes_any_rows = tile == MatrixTile::small || tile == MatrixTile::normal;
     return takes_any_rows || product.rows > matrices->tile.rows / 2;
