@@ -182,6 +182,39 @@ TEST_CASE("bench shader: the sample is right and timed, and a wrong grid is foun
     }
 }
 
+TEST_CASE("bench shader: an operand may be in blocks, as GGUF has them", "[cli][bench][shader]") {
+    const TemporaryFolder folder;
+    std::ofstream(folder / "rows.comp") << R"(#version 450
+layout(local_size_x = 8) in;
+layout(std430, binding = 0) readonly buffer X { float x[]; };
+layout(std430, binding = 1) readonly buffer Weight { uint weight[]; };
+layout(std430, binding = 2) writeonly buffer Y { float y[]; };
+uint byte_at(uint i) { return weight[i / 4] >> 8 * (i % 4) & 255u; }
+void main() {
+    float sum = 0.0;
+    for (uint block = 0; block < 2; ++block) {
+        const uint begin = (gl_GlobalInvocationID.x * 2 + block) * 34;
+        float part = 0.0;
+        for (uint i = 0; i < 32; ++i) part += float(int(byte_at(begin + 2 + i) << 24) >> 24) * x[block * 32 + i];
+        sum += unpackHalf2x16(byte_at(begin) | byte_at(begin + 1) << 8).x * part;
+    }
+    if (gl_GlobalInvocationID.x < 7) y[gl_GlobalInvocationID.x] = sum;
+}
+)";
+    std::ofstream(folder / "rows.json")
+        << R"({"reference": {"op": "linear", "shape": "1x64x7", "dtype": "q8_0"}, "groups": [1], "buffers":
+        [{"binding": 0, "operand": "x"}, {"binding": 1, "operand": "weight"}, {"binding": 2, "result": 0}]})";
+    for (const std::string& device : vulkan_device_indices()) {
+        CAPTURE(device);
+        const Outcome outcome = run("bench shader -q --json --no-limits --seconds 0.05 --device " + device + " " +
+                                    (folder / "rows.comp").string() + " --manifest " + (folder / "rows.json").string());
+        if (outcome.exit_code == 2 && outcome.err.find("shaderc") != std::string::npos) return;  // built without it
+        CAPTURE(outcome.err);
+        REQUIRE(outcome.exit_code == 0);
+        CHECK(json::parse(outcome.out)["cases"].at(0)["right"] == true);
+    }
+}
+
 TEST_CASE("bench shader: what it refuses", "[cli][bench][shader][errors]") {
     const TemporaryFolder folder;
     std::ofstream(folder / "none.spv") << "this is no SPIR-V, but it is long enough";

@@ -79,7 +79,8 @@ Result<Buffer> make_operand(const ManifestBuffer& asked, const Reference& refere
                      reference.which.name() + " has no operand \"" + asked.operand + "\"; it has: " + names};
     }
     Buffer buffer{.dtype = stored->dtype, .contents = std::move(stored->bytes)};
-    buffer.count = buffer.contents.size() / element_bytes(buffer.dtype);
+    if (!is_quantized(buffer.dtype)) buffer.count = buffer.contents.size() / element_bytes(buffer.dtype);
+    buffer.contents.resize((buffer.contents.size() + 3) / 4 * 4);  // blocks may end within a word
     return buffer;
 }
 
