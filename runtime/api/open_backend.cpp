@@ -33,8 +33,9 @@ Result<std::vector<DeviceDescription>> find_devices() {
 namespace vkformer::api {
 namespace {
 
-/// What trials may take while a user waits for an answer; what is not tried by then is tried the next time.
-constexpr double kTrialSeconds = 1, kGpuFactor = 4;
+/// What trials may take while a user waits for an answer; what is not tried by then is tried the next time. Drivers of GPUs compile a
+/// pipeline for tenths of a second; of what devices that are CPUs have not tried the first that fits is good.
+constexpr tuning::TrialTime kTrialTime{.seconds = 1}, kGpuTrialTime{.seconds = 4, .plan_share = 0.6};
 
 std::unique_ptr<graph::Backend> cpu_backend(const OpenOptions& options) {
     return cpu::make_cpu_backend<float>(options.plain ? cpu::QuantizedProducts::floats : cpu::QuantizedProducts::int8);
@@ -73,8 +74,8 @@ Result<std::shared_ptr<vulkan::VariantChooser>> make_chooser(const OpenOptions& 
     else
         chooser = std::make_shared<tuning::Ladder>(tuning::LadderOptions{.folder = platform::cache_folder(),
                                                                          .progress = options.progress,
-                                                                         .max_seconds = kTrialSeconds,
-                                                                         .gpu_factor = kGpuFactor});
+                                                                         .time = kTrialTime,
+                                                                         .gpu_time = kGpuTrialTime});
     if (options.variants.empty()) return chooser;
     VKFORMER_TRY(auto named, vulkan::NamedVariants::create(options.variants, std::move(chooser)));
     return std::shared_ptr<vulkan::VariantChooser>(std::move(named));

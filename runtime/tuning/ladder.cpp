@@ -436,7 +436,7 @@ std::vector<std::pair<std::string, Ladder::OpenCase>> Ladder::open_cases(const g
 }
 
 Result<void> Ladder::climb(vulkan::VulkanBackend& backend, const Graph& graph, const std::string& key,
-                           const OpenCase& open_case, Progress progress, double start) {
+                           const OpenCase& open_case, Progress progress, double end) {
     const vulkan::Capabilities& device = backend.capabilities();
     VerdictFile& verdicts = file(device);
     VKFORMER_TRY(auto timed, make_trial_case(graph, *open_case.node, max_work(device)));
@@ -498,7 +498,7 @@ Result<void> Ladder::climb(vulkan::VulkanBackend& backend, const Graph& graph, c
         inspect(tried);
         verdict.trials.push_back(std::move(tried));
         const bool has_more = i + 1 < order.first.size() && !best_of(verdict.trials).empty();
-        if (has_more && !tuned_.empty() && is_time_over(seconds_ + now() - start, device)) {
+        if (has_more && !tuned_.empty() && now() >= end) {
             verdict.variant = best_of(verdict.trials);
             const std::lock_guard lock(mutex_);
             given_up_[device.uuid][key] = std::move(verdict);
@@ -507,7 +507,7 @@ Result<void> Ladder::climb(vulkan::VulkanBackend& backend, const Graph& graph, c
         }
     }
     VKFORMER_CHECK(repeat_in_rounds(verdict.trials, kRounds, [&](Trial& tried) -> Result<void> {
-        if (!tuned_.empty() && is_time_over(seconds_ + now() - start, device)) return {};
+        if (!tuned_.empty() && now() >= end) return {};
         return climb.repeat(tried);
     }));
     verdict.variant = best_of(verdict.trials);
@@ -525,13 +525,18 @@ Result<void> Ladder::try_open_cases(vulkan::VulkanBackend& backend, const graph:
     const std::lock_guard lock(trials_mutex_);
     const auto open = open_cases(plan, device);  // another thread may have tried some meanwhile
     Progress progress{.device = device.name, .trial = {}, .done = 0, .total = open.size()};
+    const TrialTime time = device.is_cpu() ? options_.time : options_.gpu_time.value_or(options_.time);
+    const double longest_plan =
+        time.seconds > 0 ? (time.seconds - seconds_) * time.plan_share : std::numeric_limits<double>::infinity();
+    const double begin = now();
+    double last = begin, longest_case = 0;
     for (const auto& [key, open_case] : open) {
-        if (is_time_over(seconds_ + longest_case_, device)) break;
-        const double start = now();
-        VKFORMER_CHECK(climb(backend, plan.graph, key, open_case, progress, start));
-        const double taken = now() - start;
+        if (last - begin + longest_case >= longest_plan) break;
+        VKFORMER_CHECK(climb(backend, plan.graph, key, open_case, progress, begin + longest_plan));
+        const double taken = now() - last;
+        last += taken;
         seconds_ += taken;
-        longest_case_ = std::max(longest_case_, taken);
+        longest_case = std::max(longest_case, taken);
         ++progress.done;
     }
     if (options_.progress && !open.empty()) options_.progress(progress);

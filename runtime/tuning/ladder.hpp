@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -26,17 +27,23 @@ struct Progress {
 /// "trying the shaders of llvmpipe (…), 3 of 12: linear … direct"; empty at the end.
 std::string to_string(const Progress& progress);
 
+/// What the trials of a process may take.
+struct TrialTime {
+    double seconds = 0;  ///< 0: all is tried
+    double plan_share =
+        1;  ///< what a plan may take of what is left: the steps behind a prompt, which comes first, are what there are many of
+};
+
 struct LadderOptions {
     std::filesystem::path folder;  ///< where verdicts are kept; empty: in memory only
     std::function<void(const Progress&)> progress{};
     bool thorough = false;  ///< exact shapes and more runs, whatever is known already: `vkformer tune`
-    /// No case is begun that would not be done by then if it took as long as the longest one so far, all but the first one that was begun
-    /// are given up after it, and what is not tried takes what was found in the case of its op that is nearest in size, or else the first
-    /// of vulkan::fitting_kernels(); the next Ladder with the same folder goes on from there. The cases with the most work come
-    /// first, one of each op before the others. 0: all are tried.
-    double max_seconds = 0;
-    /// Devices that are no CPUs get so many times as long: their drivers compile a pipeline for tenths of a second.
-    double gpu_factor = 1;
+    /// No case is begun that would not be done by then if it took as long as the longest one of its plan so far, all but the first one that
+    /// was begun are given up after it, and what is not tried takes what was found in the case of its op that is nearest in size, or else
+    /// the first of vulkan::fitting_kernels(); the next Ladder with the same folder goes on from there. The cases with the most work come
+    /// first, one of each op before the others.
+    TrialTime time{};
+    std::optional<TrialTime> gpu_time{};  ///< that of devices that are no CPUs; none: as `time`
 };
 
 /// Those variants of a node that are tried when a device is first used, the first one among them. A device that is a CPU has no
@@ -101,18 +108,13 @@ private:
     /// By key, the most work first, but an op's first before any op's second.
     std::vector<std::pair<std::string, OpenCase>> open_cases(const graph::Plan& plan,
                                                              const vulkan::Capabilities& device);
-    bool is_time_over(double seconds, const vulkan::Capabilities& device) const noexcept {
-        const double most = options_.max_seconds * (device.is_cpu() ? 1 : options_.gpu_factor);
-        return most > 0 && seconds >= most;
-    }
-    /// `start` is when the case was begun.
+    /// `end`: the time after which no more is tried, unless it is the first case of all.
     Result<void> climb(vulkan::VulkanBackend& backend, const graph::Graph& graph, const std::string& key,
-                       const OpenCase& open_case, Progress progress, double start);
+                       const OpenCase& open_case, Progress progress, double end);
 
     LadderOptions options_;
     std::mutex trials_mutex_;                   // held while variants are tried; taken before the other one
     double seconds_ = 0;                        // spent on trials so far
-    double longest_case_ = 0;                   // seconds
     std::set<std::string> warmed_up_;           // UUIDs of devices whose first case was begun
     std::mutex mutex_;                          // of what follows; never held while anything runs
     std::map<std::string, VerdictFile> files_;  // by device UUID

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -46,13 +47,24 @@ std::pair<bool, double> distance(const KeyParts& a, const KeyParts& b) {
     return {false, sum};
 }
 
+/// What was taken, and what else was right, the fastest first: a kernel for many rows may be none for few.
+std::vector<std::string_view> by_time(const Verdict& verdict) {
+    std::vector<const Trial*> right;
+    for (const Trial& trial : verdict.trials)
+        if (trial.fault.empty() && trial.us > 0) right.push_back(&trial);
+    std::ranges::sort(right, {}, &Trial::us);
+    std::vector<std::string_view> variants{verdict.variant};
+    for (const Trial* const trial : right) variants.push_back(trial->variant);
+    return variants;
+}
+
 }  // namespace
 
 std::string likely_variant(const VerdictFile& file, const std::map<std::string, Verdict>& given_up,
                            const std::string& key, const vulkan::KernelList& kernels) {
     const KeyParts parts(key);
-    std::set<std::string> wrong;
-    std::multimap<std::pair<bool, double>, std::string> found;  // the nearest first
+    std::set<std::string, std::less<>> wrong;
+    std::multimap<std::pair<bool, double>, const Verdict*> found;  // the nearest first
     for (const auto* const verdicts : {&file.verdicts(), &given_up})
         for (const auto& [other_key, verdict] : *verdicts) {
             const KeyParts other(other_key);
@@ -60,11 +72,16 @@ std::string likely_variant(const VerdictFile& file, const std::map<std::string, 
             if (other.text == parts.text)
                 for (const Trial& trial : verdict.trials)
                     if (!trial.fault.empty()) wrong.insert(trial.variant);
-            found.emplace(distance(parts, other), verdict.variant);
+            found.emplace(distance(parts, other), &verdict);
         }
-    for (const auto& [far, variant] : found)
-        if (vulkan::find_kernel(kernels, variant) && !wrong.contains(variant) && file.may_try(key, variant))
-            return variant;
+    using Rows = vulkan::KernelTraits::Rows;
+    const bool are_for_few_rows = std::ranges::find(kernels, Rows::few, &vulkan::KernelTraits::rows) != kernels.end();
+    for (const auto& [far, verdict] : found)
+        for (const std::string_view variant : by_time(*verdict)) {
+            const vulkan::KernelTraits* const kernel = vulkan::find_kernel(kernels, variant);
+            if (!kernel || (are_for_few_rows && kernel->rows == Rows::many)) continue;
+            if (!wrong.contains(variant) && file.may_try(key, variant)) return std::string(variant);
+        }
     return {};
 }
 

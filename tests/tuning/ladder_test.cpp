@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "tuning/ladder.hpp"
+#include "tuning/likely_variant.hpp"
 
 #include <algorithm>
 #include <array>
@@ -49,8 +50,14 @@ struct Counted {
     std::size_t trials = 0;
     tuning::LadderOptions options(const std::filesystem::path& folder, bool thorough = false) {
         return {.folder = folder,
-                .progress = [this](const tuning::Progress& p) { trials += !p.trial.empty(); },
+                .progress = [this](const tuning::Progress& p) { trials += is_of_kernel(p.trial); },
                 .thorough = thorough};
+    }
+
+private:
+    /// Where a case's kernels are compiled at a time, that is said before its first trial, without a name of one.
+    static bool is_of_kernel(const std::string& trial) {
+        return vulkan::find_kernel(trial.substr(0, trial.find(' ')), trial.substr(trial.rfind(' ') + 1)) != nullptr;
     }
 };
 
@@ -123,7 +130,7 @@ TEST_CASE("trials end with their time, and the next ladder goes on", "[tuning][v
         for (const std::size_t expected : {1u, 2u, 2u}) {
             Counted counted;
             tuning::LadderOptions options = counted.options(folder.path());
-            options.max_seconds = 1e-9;
+            options.time.seconds = 1e-9;
             Ladder ladder(options);
             const auto chosen = must(ladder.choose(*backend, plan));
             const auto& verdicts = ladder.file(backend->capabilities()).verdicts();
@@ -146,6 +153,12 @@ TEST_CASE("trials end with their time, and the next ladder goes on", "[tuning][v
     }
 }
 
+const vulkan::KernelTraits* must_find(std::string_view op, std::string_view name) {
+    const vulkan::KernelTraits* const kernel = vulkan::find_kernel(op, name);
+    REQUIRE(kernel);
+    return kernel;
+}
+
 /// A ladder whose first trials take a second each, the others `later` seconds.
 class Slow final : public Ladder {
 public:
@@ -160,11 +173,7 @@ private:
 };
 
 TEST_CASE("cooperative matrices and halves are not tried on a CPU when it is first used", "[tuning]") {
-    const auto linear = [](std::string_view name) {
-        const vulkan::KernelTraits* const kernel = vulkan::find_kernel("linear", name);
-        REQUIRE(kernel);
-        return kernel;
-    };
+    const auto linear = [](std::string_view name) { return must_find("linear", name); };
     const vulkan::KernelList quick = {linear("row_vec4"), linear("tile_vec4"), linear("tile")};
     const vulkan::KernelList slow = {linear("matrix"), linear("matrix_small"), linear("tile_half")};
     vulkan::KernelList all = quick;
@@ -230,24 +239,45 @@ TEST_CASE("what is not tried takes what was found for the case that is nearest i
             double now() const override { return seconds += 10; }
             mutable double seconds = 0;
         };
-        const auto choice = [&](const std::string& of_near, const std::string& of_wide, const graph::Plan& plan) {
+        const auto choice = [&](const tuning::Verdict& of_near, const tuning::Verdict& of_wide,
+                                const graph::Plan& plan) {
             const TemporaryFolder folder;
             Ladder ladder({.folder = folder.path()});
             tuning::VerdictFile& file = ladder.file(backend->capabilities());
-            file.set(key_of(near), {.variant = of_near});
-            file.set(key_of(wide), {.variant = of_wide});
+            file.set(key_of(near), of_near);
+            file.set(key_of(wide), of_wide);
             file.set("add x=f32[64,256]", {.variant = second});
             file.save();
             // Its time is over before the case is begun.
-            NoTime hasty({.folder = folder.path(), .max_seconds = 1});
+            NoTime hasty({.folder = folder.path(), .time = {.seconds = 1}});
             must(hasty.choose(*backend, plan_of(8, 8)));
             return must(hasty.choose(*backend, plan)).front();
         };
-        CHECK(choice(first, second, asked) == first);
-        CHECK(choice(second, first, asked) == second);
-        CHECK(choice(first, second, asked_wide) == second);
-        CHECK(choice(second, first, asked_wide) == first);
+        const auto verdict = [](const std::string& variant, std::vector<Trial> trials = {}) {
+            return tuning::Verdict{.variant = variant, .trials = std::move(trials)};
+        };
+        // What was taken for many rows may be none for few: then what was right there and the fastest.
+        const Trial fastest{.variant = second, .us = 1}, slower{.variant = first, .us = 2};
+        const Trial wrong{.variant = second, .us = 1, .fault = "wrong results"};
+        CHECK(choice(verdict("of many rows", {slower, fastest}), verdict(first), asked) == second);
+        CHECK(choice(verdict("of many rows", {slower, wrong}), verdict(second), asked) == first);
+        CHECK(choice(verdict(first), verdict(second), asked) == first);
+        CHECK(choice(verdict(second), verdict(first), asked) == second);
+        CHECK(choice(verdict(first), verdict(second), asked_wide) == second);
+        CHECK(choice(verdict(second), verdict(first), asked_wide) == first);
     }
+}
+
+TEST_CASE("what is for many rows is not taken for few because it was the fastest for many", "[tuning]") {
+    const auto linear = [](std::string_view name) { return must_find("linear", name); };
+    const TemporaryFolder folder;
+    vulkan::Capabilities device;
+    device.uuid = "of a test";
+    tuning::VerdictFile file(folder.path(), device);
+    file.set("linear x=f32[512,64] weight=f32[32,64] y=f32[512,32]", {.variant = "tile"});
+    const std::string asked = "linear x=f32[1,64] weight=f32[32,64] y=f32[1,32]";
+    CHECK(tuning::likely_variant(file, {}, asked, {linear("row"), linear("tile")}).empty());
+    CHECK(tuning::likely_variant(file, {}, asked, {linear("tile_vec4"), linear("tile")}) == "tile");
 }
 
 TEST_CASE("what the nearest case took is tried first", "[tuning][vulkan]") {
@@ -311,7 +341,7 @@ TEST_CASE("a case is begun only if it may be done in time, given up after that, 
             for (const std::size_t expected : {1u, 2u}) {
                 Counted counted;
                 tuning::LadderOptions options = counted.options(folder.path());
-                options.max_seconds = limit;
+                options.time.seconds = limit;
                 Slow slow(options, first_case, later);
                 const auto chosen = must(slow.choose(*backend, plan));
                 const auto& verdicts = slow.file(backend->capabilities()).verdicts();
@@ -332,6 +362,39 @@ TEST_CASE("a case is begun only if it may be done in time, given up after that, 
             tuning::VerdictFile file(folder.path(), backend->capabilities());
             for (const auto& [key, verdict] : file.verdicts())
                 for (const Trial& trial : verdict.trials) CHECK(trial.fault.empty());
+        }
+    }
+}
+
+TEST_CASE("a plan leaves those behind it a share of the time", "[tuning][vulkan]") {
+    for (vulkan::VulkanBackend* const backend : vulkan_backends()) {
+        CAPTURE(backend->name());
+        const graph::Plan plan = some_plan();
+        Counted all;
+        Ladder complete(all.options({}));
+        must(complete.choose(*backend, plan));
+        std::size_t first_case = 0;  // trials of it
+        for (const auto& [key, verdict] : complete.file(backend->capabilities()).verdicts())
+            first_case = std::max(first_case, verdict.trials.size());
+
+        Graph graph;
+        graph.mark_output(must(
+            add(graph, must(graph.input("a", DType::f32, {64, 64})), must(graph.input("b", DType::f32, {64, 64})))));
+        graph.mark_output(must(
+            linear(graph, must(graph.input("x", DType::f32, {9, 64})), must(graph.input("w", DType::f32, {512, 64})))));
+        const graph::Plan later = graph::make_plan(std::move(graph), {.fuse = false});
+        for (const double share : {1.0, 0.5}) {
+            CAPTURE(share);
+            Counted counted;
+            tuning::LadderOptions options = counted.options({});
+            options.time.seconds = 2.5 * static_cast<double>(first_case);
+            options.time.plan_share = share;
+            Slow slow(options, first_case, 2 * static_cast<double>(first_case));
+            must(slow.choose(*backend, plan));
+            // The second case of the first plan, or the first one of the second.
+            CHECK(counted.trials == first_case + (share == 1 ? 1 : 0));
+            must(slow.choose(*backend, later));
+            CHECK(counted.trials == first_case + 1);
         }
     }
 }
@@ -357,7 +420,7 @@ TEST_CASE("an op's first case is tried before another op's second", "[tuning][vu
         for (int run = 0; run < 3; ++run) {
             Counted counted;
             tuning::LadderOptions options = counted.options(folder.path());
-            options.max_seconds = 1e-9;  // one case
+            options.time.seconds = 1e-9;  // one case
             Ladder ladder(options);
             must(ladder.choose(*backend, plan));
             for (const auto& [key, verdict] : ladder.file(backend->capabilities()).verdicts()) {
