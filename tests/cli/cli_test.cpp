@@ -506,7 +506,6 @@ TEST_CASE("a model for another command is refused with that command's name", "[c
     refuses("translate -d cpu -m " + file, "models of this type are for vkformer generate and chat");
     refuses("translate -d cpu -m " + file,
             "is a GGUF file of a language model, supported: encoder–decoders (marian, bart");
-    refuses("forward -d cpu -i /dev/null -o /dev/null -m " + folder("vision/clip"), "vkformer classify and embed");
     refuses("rerank -d cpu -m " + folder("encoders/bert_h20") + " a b", "\"architectures\" name no");
     const TemporaryFolder pegasus;
     std::ofstream(pegasus / "config.json") << R"({"model_type": "pegasus"})";

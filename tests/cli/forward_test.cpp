@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// vkformer forward: given tokens, from a file to a file.
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <numeric>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "cli/run_program.hpp"
@@ -22,6 +25,17 @@ namespace vkformer::tests {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// Numbers that a file may be written of.
+struct FloatsOfTensor {
+    Shape shape;
+    std::vector<float> values;
+
+    TensorData tensor() const {
+        const auto kept = std::make_shared<std::vector<float>>(values);
+        return {.dtype = DType::f32, .shape = shape, .bytes = std::as_bytes(std::span(*kept)), .owner = kept};
+    }
+};
 
 std::string marian_case(const std::string& name) { return (goldens_dir() / "marian" / name).string(); }
 
@@ -128,6 +142,141 @@ TEST_CASE("forward: language models and text encoders", "[cli][forward]") {
     }
 }
 
+namespace {
+
+/// [batch, frames, bins] of a golden as [batch, bins, frames], which is how Hugging Face's processor gives it.
+FloatsOfTensor bins_first(const Golden& golden, const std::string& name) {
+    const Shape shape = golden.shape(name);
+    const auto values = golden.floats(name);
+    std::vector<float> turned(values.size());
+    for (std::size_t b = 0; b < shape[0]; ++b)
+        for (std::size_t frame = 0; frame < shape[1]; ++frame)
+            for (std::size_t bin = 0; bin < shape[2]; ++bin)
+                turned[(b * shape[2] + bin) * shape[1] + frame] = values[(b * shape[1] + frame) * shape[2] + bin];
+    return {{shape[0], shape[2], shape[1]}, std::move(turned)};
+}
+
+/// A tensor of the output beside one of the golden.
+void check_output(const formats::Safetensors& file, const std::string& output, const Golden& golden,
+                  const std::string& name, double bound) {
+    CAPTURE(output);
+    const TensorData* tensor = file.find(output);
+    REQUIRE(tensor);
+    CHECK(tensor->dtype == DType::f32);
+    REQUIRE(tensor->shape == golden.shape(name));
+    std::vector<double> found(tensor->shape.element_count());
+    must(convert(tensor->dtype, tensor->bytes, 0, std::span<double>(found)));
+    const auto expected = golden.doubles(name);
+    CHECK(relative_error(std::span<const double>(found), std::span<const double>(expected)) < bound);
+}
+
+}  // namespace
+
+TEST_CASE("forward: what hears and what sees", "[cli][forward][speech][vision]") {
+    const std::string dtype = GENERATE("f32", "f16");
+    const double bound = dtype == "f32" ? 1e-5 : 3e-3;
+    const TemporaryFolder folder;
+    const std::string in = (folder / "in.safetensors").string(), out = (folder / "out.safetensors").string();
+    const auto pass = [&](const std::string& model, const std::vector<formats::NamedTensor>& inputs,
+                          const std::string& more = "") {
+        CAPTURE(model);
+        must(formats::write_safetensors(in, inputs));
+        const Outcome outcome = run("forward -q --model " + (goldens_dir() / model).string() + " -i " + in + " -o " +
+                                    out + " --device cpu --dtype " + dtype + more);
+        CHECK(outcome.err.empty());
+        REQUIRE(outcome.exit_code == 0);
+        return must(formats::Safetensors::open(out));
+    };
+    for (const std::string name : {"whisper_d20_untied", "whisper_english"}) {
+        const Golden golden("speech/" + name + "/golden.safetensors");
+        const FloatsOfTensor features = bins_first(golden, "input_features");
+        const auto file =
+            pass("speech/" + name,
+                 {{"input_features", features.tensor()}, {"decoder_input_ids", golden.tensor("decoder_input_ids")}},
+                 " --attentions");
+        check_output(file, "logits", golden, "logits", bound);
+        check_output(file, "encoder_last_hidden_state", golden, "encoder_last_hidden_state", bound);
+        check_output(file, "last_hidden_state", golden, "decoder_last_hidden_state", bound);
+        const std::uint64_t batch = golden.shape("logits")[0], len = golden.shape("logits")[1],
+                            positions = features.shape[2] / 2;
+        for (const auto& [attentions, queries, keys] :
+             {std::tuple{"encoder_attentions.0", positions, positions}, std::tuple{"decoder_attentions.0", len, len},
+              std::tuple{"cross_attentions.0", len, positions}}) {
+            const TensorData* tensor = file.find(attentions);
+            REQUIRE(tensor);
+            CHECK(tensor->shape == Shape{batch, tensor->shape[1], queries, keys});
+            std::vector<float> weights(tensor->shape.element_count());
+            must(convert(tensor->dtype, tensor->bytes, 0, std::span<float>(weights)));
+            for (std::size_t row = 0; row < weights.size(); row += keys)
+                CHECK(std::abs(std::accumulate(&weights[row], &weights[row] + keys, 0.0) - 1) < bound);
+        }
+    }
+    for (const std::string name : {"vit_h20", "vit_labels", "deit_teacher"}) {
+        const Golden golden("vision/models/" + name + "/golden.safetensors");
+        const auto file =
+            pass("vision/models/" + name, {{"pixel_values", golden.tensor("pixel_values")}}, " --attentions");
+        check_output(file, "last_hidden_state", golden, "last_hidden_state", bound);
+        check_output(file, "attentions.0", golden, "attentions.0", bound);
+        CHECK((file.find("logits") != nullptr) == golden.has("logits"));
+        if (golden.has("logits")) check_output(file, "logits", golden, "logits", bound);
+    }
+    for (const std::string name : {"clip_gelu", "clip_old_end"}) {
+        const Golden golden("vision/models/" + name + "/golden.safetensors");
+        const formats::NamedTensor pixels{"pixel_values", golden.tensor("pixel_values")},
+            ids{"input_ids", golden.tensor("input_ids")};
+        const auto both = pass("vision/models/" + name, {pixels, ids}, " --attentions");
+        for (const char* output : {"image_embeds", "text_embeds", "logits_per_image"})
+            check_output(both, output, golden, output, bound);
+        check_output(both, "vision_model_output.last_hidden_state", golden, "last_hidden_state", bound);
+        check_output(both, "vision_model_output.attentions.0", golden, "attentions.0", bound);
+        CHECK(both.find("text_model_output.last_hidden_state"));
+        const auto images = pass("vision/models/" + name, {pixels});
+        check_output(images, "image_embeds", golden, "image_embeds", bound);
+        CHECK(images.names().size() == 2);
+        const auto texts = pass("vision/models/" + name, {ids});
+        check_output(texts, "text_embeds", golden, "text_embeds", bound);
+        CHECK(texts.names().size() == 2);
+    }
+}
+
+TEST_CASE("forward: bad input of what hears and sees is said", "[cli][forward][speech][vision][errors]") {
+    const TemporaryFolder folder;
+    const std::string in = (folder / "in.safetensors").string(), out = (folder / "out.safetensors").string();
+    const auto refuses = [&](const std::string& model, const std::vector<formats::NamedTensor>& inputs,
+                             const std::string& what, const std::string& more = "") {
+        CAPTURE(model, what);
+        must(formats::write_safetensors(in, inputs));
+        const Outcome outcome = run("forward -q --model " + (goldens_dir() / model).string() + " -i " + in + " -o " +
+                                    out + " --device cpu" + more);
+        CHECK(outcome.exit_code == 2);
+        CHECK_THAT(outcome.err, Catch::Matchers::Contains(what));
+    };
+    const Golden speech("speech/whisper_english/golden.safetensors");
+    const std::string whisper = "speech/whisper_english", vit = "vision/models/vit_h20",
+                      clip = "vision/models/clip_gelu";
+    const formats::NamedTensor targets{"decoder_input_ids", speech.tensor("decoder_input_ids")};
+    const auto zeros = [](const std::string& name, const Shape& shape) {
+        const FloatsOfTensor made{shape, std::vector<float>(shape.element_count())};
+        return formats::NamedTensor{name, made.tensor()};
+    };
+    refuses(whisper, {targets}, "no tensor input_features");
+    refuses(whisper, {targets, zeros("input_features", {1, 80, 8})}, "takes [batch, 7, 8]");  // frames first
+    refuses(whisper, {targets, zeros("input_features", {1, 7, 79})}, "has 79 frames");
+    refuses(whisper, {targets, zeros("input_features", {1, 7, 82})}, "an even number up to 80");
+    refuses(whisper, {targets, zeros("input_features", {2, 7, 80})}, "batch of 2, decoder_input_ids of 1");
+    refuses(whisper, {targets, zeros("input_features", {1, 7, 80}), zeros("attention_mask", {1, 80})}, "does not take");
+    refuses(vit, {}, "no tensor pixel_values");
+    refuses(vit, {zeros("pixel_values", {1, 3, 12, 13})}, "takes [batch, 3, 12, 12]");
+    refuses(vit, {zeros("pixel_values", {0, 3, 12, 12})}, "expected 1 to ");
+    refuses(vit, {{"pixel_values", speech.tensor("decoder_input_ids")}}, "expected float32");
+    refuses(vit, {zeros("pixel_values", {1, 3, 12, 12}), targets}, "does not take");
+    refuses(clip, {}, "neither pixel_values nor input_ids");
+    const std::vector<std::int32_t> no_end = {1, 2, 3};
+    refuses(clip, {{"input_ids", {.dtype = DType::i32, .shape = {1, 3}, .bytes = std::as_bytes(std::span(no_end))}}},
+            "without the end token 44");
+    refuses("encoders/bert_pairs", {}, "do not give their attention weights", " --attentions");
+}
+
 TEST_CASE("forward: long texts go through language models in several runs", "[cli][forward]") {
     // One with attention alone, from a GGUF file; hybrids of convolutions and of a scan; one with other positions for long texts.
     const std::string name = GENERATE("", "lfm2", "nemotron_h", "phi3_longrope");
@@ -226,7 +375,6 @@ TEST_CASE("forward: bad input of language models and text encoders is said", "[c
     refused("encoders/distilbert_scores", {ids, types}, "token_type_ids, which the model does not take");
     refused("encoders/bert_pairs", {ids, integers("token_type_ids", {0, 9}, {1, 2})}, "type 9");
     refused("encoders/bert_pairs", {ids, integers("token_type_ids", {0}, {1, 1})}, "same shape");
-    refused("vision/vit", {ids}, "this one is a vision model");
 }
 
 }  // namespace vkformer::tests

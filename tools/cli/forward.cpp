@@ -8,11 +8,14 @@
 #include <iterator>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <type_traits>
 #include <vector>
 
 #include "api/default_workloads.hpp"
+#include "api/encoder_heads.hpp"
+#include "audio/mel.hpp"
 #include "cli.hpp"
 #include "core/paths.hpp"
 #include "core/try.hpp"
@@ -30,6 +33,7 @@ struct ForwardCommand {
     ModelOption model;
     LoraOption lora;
     std::string input, output;
+    bool attentions = false;
 };
 
 /// A [batch, len] tensor of integers.
@@ -80,6 +84,32 @@ Result<IntegerMatrix> mask(const formats::Safetensors& file, const std::string& 
     if (std::ranges::any_of(m.values, [](std::int32_t v) { return v != 0 && v != 1; }))
         return Error{ErrorCode::InvalidArgument, name + " must hold zeros and ones"};
     return m;
+}
+
+/// [batch, …] of a file, as float32.
+struct Floats {
+    std::uint32_t batch = 0;
+    std::vector<float> values;
+};
+
+Result<Floats> floats(const formats::Safetensors& file, const std::string& name, const Shape& of_one) {
+    const TensorData* data = file.find(name);
+    if (!data) return Error{ErrorCode::MissingTensor, "the input has no tensor " + name};
+    if (data->dtype != DType::f32 && data->dtype != DType::f16 && data->dtype != DType::bf16)
+        return Error{ErrorCode::InvalidArgument, name + " holds " + std::string(to_string(data->dtype)) +
+                                                     ", expected float32, float16 or bfloat16"};
+    const Shape& shape = data->shape;
+    if (shape.rank() != of_one.rank() + 1 || !std::ranges::equal(of_one.dims(), shape.dims().subspan(1)))
+        return Error{ErrorCode::ShapeMismatch, name + " has shape " + to_string(shape) + ", the model takes [batch" +
+                                                   to_string(of_one).replace(0, 1, ", ")};
+    if (shape[0] == 0 || shape.element_count() > graph::Graph::kMaxElements)
+        return Error{ErrorCode::InvalidArgument,
+                     name + " has shape " + to_string(shape) + ", expected 1 to " +
+                         std::to_string(graph::Graph::kMaxElements / of_one.element_count()) + " of " +
+                         to_string(of_one)};
+    Floats result{.batch = static_cast<std::uint32_t>(shape[0]), .values = std::vector<float>(shape.element_count())};
+    VKFORMER_CHECK(convert(data->dtype, data->bytes, 0, std::span<float>(result.values)));
+    return result;
 }
 
 bool all_ones(const IntegerMatrix& m) { return std::ranges::find(m.values, 0) == m.values.end(); }
@@ -146,7 +176,8 @@ struct Request {
     const models::OpenedModel& opened;
     const formats::Safetensors& file;
     DType dtype;
-    std::vector<float> adapters;  // scales of the model's
+    bool attentions;
+    std::vector<float> adapters{};  // scales of the model's
 };
 
 /// The backend of the request; where two may be, the one that a run of a few of `len` tokens takes less time on. run_of(tokens) gives one
@@ -166,48 +197,256 @@ struct Outputs {
     std::vector<formats::NamedTensor> tensors{};
 };
 
-Result<Outputs> pass_of(const models::EncoderDecoder& model, const Request& request) {
+/// What an encoder–decoder is given to read or to hear.
+struct Source {
+    std::uint32_t batch = 0, len = 0;
+    models::SourceMask mask = models::SourceMask::none;
+    std::function<Result<void>(graph::Program&, const models::ForwardGraph&)> write;
+};
+
+/// "encoder_attentions.3", as Hugging Face calls that layer's.
+std::string attention_name(const models::ForwardGraph::AttentionMap& map) {
+    constexpr std::array kKinds = {"encoder", "decoder", "cross"};  // of AttentionKind
+    return kKinds.at(static_cast<std::size_t>(map.kind)) + ("_attentions." + std::to_string(map.layer));
+}
+
+Result<Outputs> pass_from(const models::EncoderDecoder& model, const Request& request, const Source& source) {
     const formats::Safetensors& file = request.file;
-    const DType dtype = request.dtype;
     const auto limits = model.limits();
-    VKFORMER_TRY(const auto source, tokens(file, "input_ids", limits.source_vocab, limits.source_len));
     VKFORMER_TRY(const auto target, tokens(file, "decoder_input_ids", limits.target_vocab, limits.target_len));
-    VKFORMER_TRY(const auto source_mask, mask(file, "attention_mask", source));
     VKFORMER_TRY(const auto target_mask, mask(file, "decoder_attention_mask", target));
     if (source.batch != target.batch)
-        return Error{ErrorCode::ShapeMismatch, "input_ids has a batch of " + std::to_string(source.batch) +
+        return Error{ErrorCode::ShapeMismatch, "the encoder's input has a batch of " + std::to_string(source.batch) +
                                                    ", decoder_input_ids of " + std::to_string(target.batch)};
-    VKFORMER_CHECK(check_names(file, {"input_ids", "attention_mask", "decoder_input_ids", "decoder_attention_mask"}));
 
     VKFORMER_TRY(const auto backend,
-                 open_backend(request.device, [&] { return api::default_workloads(request.opened, dtype); }));
-    VKFORMER_TRY(auto f,
-                 model.forward({.batch = source.batch,
-                                .source_len = source.len,
-                                .target_len = target.len,
-                                .dtype = dtype,
-                                .source_mask = all_ones(source_mask)              ? models::SourceMask::none
-                                               : padded_on_the_right(source_mask) ? models::SourceMask::lengths
-                                                                                  : models::SourceMask::additive,
-                                .target_mask = !all_ones(target_mask)}));
+                 open_backend(request.device, [&] { return api::default_workloads(request.opened, request.dtype); }));
+    VKFORMER_TRY(auto f, model.forward({.batch = source.batch,
+                                        .source_len = source.len,
+                                        .target_len = target.len,
+                                        .dtype = request.dtype,
+                                        .source_mask = source.mask,
+                                        .target_mask = !all_ones(target_mask),
+                                        .attention_weights = request.attentions}));
+    for (const auto& map : f.attention) f.graph.mark_output(map.weights);
     VKFORMER_TRY(const auto program, backend->compile(graph::make_plan_for(*backend, std::move(f.graph)),
                                                       backend->make_store(), backend->make_store()));
-    VKFORMER_CHECK(program->write(f.source_tokens, std::span<const std::int32_t>(source.values)));
+    VKFORMER_CHECK(source.write(*program, f));
     VKFORMER_CHECK(program->write(f.target_tokens, std::span<const std::int32_t>(target.values)));
-    if (f.source_lengths)
-        VKFORMER_CHECK(program->write(f.source_lengths, std::span<const std::int32_t>(lengths(source_mask))));
-    if (f.source_mask) VKFORMER_CHECK(program->write(f.source_mask, std::span<const float>(additive(source_mask))));
     if (f.target_mask) VKFORMER_CHECK(program->write(f.target_mask, std::span<const float>(additive(target_mask))));
     VKFORMER_CHECK(program->submit());
     VKFORMER_CHECK(program->wait());
 
     Outputs outputs{backend->name()};
-    for (const auto& [name, tensor] :
-         {std::pair{"logits", f.logits}, std::pair{"encoder_last_hidden_state", f.encoder_hidden},
-          std::pair{"last_hidden_state", f.decoder_hidden}}) {
+    std::vector<std::pair<std::string, graph::Value>> read = {
+        {"logits", f.logits}, {"encoder_last_hidden_state", f.encoder_hidden}, {"last_hidden_state", f.decoder_hidden}};
+    for (const auto& map : f.attention) read.emplace_back(attention_name(map), map.weights);
+    for (const auto& [name, tensor] : read) {
         VKFORMER_TRY(auto output, read_output(*program, name, tensor));
         outputs.tensors.push_back(std::move(output));
     }
+    return outputs;
+}
+
+Result<Outputs> pass_of(const models::EncoderDecoder& model, const Request& request) {
+    const auto limits = model.limits();
+    VKFORMER_TRY(const auto ids, tokens(request.file, "input_ids", limits.source_vocab, limits.source_len));
+    VKFORMER_TRY(const auto padding, mask(request.file, "attention_mask", ids));
+    VKFORMER_CHECK(
+        check_names(request.file, {"input_ids", "attention_mask", "decoder_input_ids", "decoder_attention_mask"}));
+    const auto write = [&](graph::Program& program, const models::ForwardGraph& f) -> Result<void> {
+        VKFORMER_CHECK(program.write(f.source_tokens, std::span<const std::int32_t>(ids.values)));
+        if (f.source_lengths)
+            VKFORMER_CHECK(program.write(f.source_lengths, std::span<const std::int32_t>(lengths(padding))));
+        if (f.source_mask) VKFORMER_CHECK(program.write(f.source_mask, std::span<const float>(additive(padding))));
+        return {};
+    };
+    return pass_from(model, request,
+                     {.batch = ids.batch,
+                      .len = ids.len,
+                      .mask = all_ones(padding)              ? models::SourceMask::none
+                              : padded_on_the_right(padding) ? models::SourceMask::lengths
+                                                             : models::SourceMask::additive,
+                      .write = write});
+}
+
+/// Spectrograms as Hugging Face's WhisperFeatureExtractor gives them, [batch, bins, frames]; two frames are a position of the encoder.
+Result<Outputs> pass_of(const models::SpeechModel& speech, const Request& request) {
+    const std::uint64_t most_frames = 2 * speech.model->limits().source_len;
+    const TensorData* data = request.file.find("input_features");
+    const std::uint64_t frames = data && data->shape.rank() == 3 ? data->shape[2] : most_frames;
+    if (frames == 0 || frames % 2 != 0 || frames > most_frames)
+        return Error{ErrorCode::ShapeMismatch, "input_features has " + std::to_string(frames) +
+                                                   " frames, the model takes an even number up to " +
+                                                   std::to_string(most_frames)};
+    VKFORMER_TRY(const auto sounds, floats(request.file, "input_features", {speech.mel_bins, frames}));
+    VKFORMER_CHECK(check_names(request.file, {"input_features", "decoder_input_ids", "decoder_attention_mask"}));
+    std::vector<float> windows, spectrogram(frames * speech.mel_bins);
+    for (std::size_t b = 0; b < sounds.batch; ++b) {
+        for (std::size_t bin = 0; bin < speech.mel_bins; ++bin)
+            for (std::size_t frame = 0; frame < frames; ++frame)
+                spectrogram[frame * speech.mel_bins + bin] =
+                    sounds.values[(b * speech.mel_bins + bin) * frames + frame];
+        std::ranges::copy(audio::windows_of(spectrogram, speech.mel_bins), std::back_inserter(windows));
+    }
+    const auto write = [&](graph::Program& program, const models::ForwardGraph& f) {
+        return program.write(f.source_features, std::span<const float>(windows));
+    };
+    return pass_from(*speech.model, request,
+                     {.batch = sounds.batch, .len = static_cast<std::uint32_t>(frames / 2), .write = write});
+}
+
+/// Images as Hugging Face's processors give them, normalised.
+Result<Floats> images(const formats::Safetensors& file, const models::VisionConfig& config) {
+    return floats(file, "pixel_values", {config.channels, config.image_height, config.image_width});
+}
+
+Result<Outputs> pass_of(const models::VisionEncoder& model, const Request& request) {
+    VKFORMER_TRY(const auto pixels, images(request.file, model.config()));
+    VKFORMER_CHECK(check_names(request.file, {"pixel_values"}));
+    struct Run {
+        graph::Graph graph;
+        models::VisionTensors pass;
+        graph::Value logits;
+    };
+    const auto run_of = [&](std::uint32_t batch) -> Result<Run> {
+        Run run;
+        VKFORMER_TRY(run.pass,
+                     model.add_encoder(
+                         run.graph, {.batch = batch, .dtype = request.dtype, .attention_weights = request.attentions}));
+        run.graph.mark_output(run.pass.hidden);
+        for (const graph::Value weights : run.pass.attention) run.graph.mark_output(weights);
+        if (model.config().labels > 0) {
+            VKFORMER_TRY(run.logits, model.add_classifier(run.graph, run.pass.hidden));
+            run.graph.mark_output(run.logits);
+        }
+        return run;
+    };
+    VKFORMER_TRY(const auto backend, open_for(request, pixels.batch, run_of));
+    VKFORMER_TRY(Run run, run_of(pixels.batch));
+    VKFORMER_TRY(const auto program, backend->compile(graph::make_plan_for(*backend, std::move(run.graph)),
+                                                      backend->make_store(), backend->make_store()));
+    VKFORMER_CHECK(program->write(run.pass.pixels, std::span<const float>(pixels.values)));
+    VKFORMER_CHECK(program->submit());
+    VKFORMER_CHECK(program->wait());
+    Outputs outputs{backend->name()};
+    std::vector<std::pair<std::string, graph::Value>> read = {{"last_hidden_state", run.pass.hidden}};
+    if (run.logits) read.emplace_back("logits", run.logits);
+    for (std::size_t layer = 0; layer < run.pass.attention.size(); ++layer)
+        read.emplace_back("attentions." + std::to_string(layer), run.pass.attention[layer]);
+    for (const auto& [name, tensor] : read) {
+        VKFORMER_TRY(auto output, read_output(*program, name, tensor));
+        outputs.tensors.push_back(std::move(output));
+    }
+    return outputs;
+}
+
+/// Up to the first end token of each text, which stands for it, and which there must be.
+Result<std::vector<std::int32_t>> lengths_to_end(const IntegerMatrix& ids, std::int32_t end) {
+    std::vector<std::int32_t> result;
+    for (std::size_t b = 0; b < ids.batch; ++b) {
+        const auto row = ids.row(b);
+        const auto found = std::ranges::find(row, end);
+        if (found == row.end())
+            return Error{ErrorCode::InvalidArgument,
+                         "input_ids has a text without the end token " + std::to_string(end)};
+        result.push_back(static_cast<std::int32_t>(found - row.begin()) + 1);
+    }
+    return result;
+}
+
+/// logits_per_image, [images, texts]: the cosines times logit_scale.
+FloatTensor logits_per_image(const FloatTensor& image_embeds, const FloatTensor& text_embeds, double scale) {
+    const std::size_t width = image_embeds.tensor.data.shape.back();
+    const std::size_t images = image_embeds.values->size() / width, texts = text_embeds.values->size() / width;
+    FloatTensor logits("logits_per_image", {images, texts});
+    for (std::size_t i = 0; i < images; ++i)
+        for (std::size_t t = 0; t < texts; ++t)
+            (*logits.values)[i * texts + t] = static_cast<float>(
+                scale * std::inner_product(image_embeds.values->begin() + static_cast<std::ptrdiff_t>(i * width),
+                                           image_embeds.values->begin() + static_cast<std::ptrdiff_t>((i + 1) * width),
+                                           text_embeds.values->begin() + static_cast<std::ptrdiff_t>(t * width), 0.0));
+    return logits;
+}
+
+/// Images, texts or both.
+Result<Outputs> pass_of(const models::Clip& clip, const Request& request) {
+    const formats::Safetensors& file = request.file;
+    const bool has_images = file.find("pixel_values"), has_texts = file.find("input_ids");
+    if (!has_images && !has_texts)
+        return Error{ErrorCode::MissingTensor, "the input has neither pixel_values nor input_ids"};
+    VKFORMER_CHECK(check_names(file, {"pixel_values", "input_ids", "attention_mask"}));
+    Floats pixels;
+    IntegerMatrix ids;
+    std::vector<std::int32_t> ends;
+    if (has_images) {
+        VKFORMER_TRY(pixels, images(file, clip.vision.config()));
+    }
+    if (has_texts) {
+        const models::EncoderConfig& config = clip.text.config();
+        VKFORMER_TRY(ids, tokens(file, "input_ids", config.vocab_size, config.max_positions));
+        VKFORMER_CHECK(right_padding(file, ids));  // behind the end token, which sees nothing behind it
+        VKFORMER_TRY(ends, lengths_to_end(ids, config.end_token));
+    }
+    struct Run {
+        graph::Graph graph;
+        models::VisionTensors images;
+        models::EncoderTensors texts;
+        graph::Value image_embeds, text_embeds;
+    };
+    const auto run_of = [&](std::uint32_t most) -> Result<Run> {
+        Run run;
+        if (has_images) {
+            VKFORMER_TRY(run.images, clip.vision.add_encoder(run.graph, {.batch = std::min(pixels.batch, most),
+                                                                         .dtype = request.dtype,
+                                                                         .attention_weights = request.attentions}));
+            VKFORMER_TRY(run.image_embeds, api::clip_image_head(clip, true)(run.graph, run.images.hidden));
+            run.graph.mark_output(run.images.hidden);
+            run.graph.mark_output(run.image_embeds);
+            for (const graph::Value weights : run.images.attention) run.graph.mark_output(weights);
+        }
+        if (has_texts) {
+            VKFORMER_TRY(run.texts,
+                         clip.text.add_encoder(
+                             run.graph, {.batch = std::min(ids.batch, most), .len = ids.len, .dtype = request.dtype}));
+            VKFORMER_TRY(run.text_embeds, api::clip_text_head(clip, true)(run.graph, run.texts));
+            run.graph.mark_output(run.texts.hidden);
+            run.graph.mark_output(run.text_embeds);
+        }
+        return run;
+    };
+    const std::uint32_t most = std::max(pixels.batch, ids.batch);
+    VKFORMER_TRY(const auto backend, open_for(request, most, run_of));
+    VKFORMER_TRY(Run run, run_of(most));
+    VKFORMER_TRY(const auto program, backend->compile(graph::make_plan_for(*backend, std::move(run.graph)),
+                                                      backend->make_store(), backend->make_store()));
+    if (has_images) VKFORMER_CHECK(program->write(run.images.pixels, std::span<const float>(pixels.values)));
+    if (has_texts) {
+        VKFORMER_CHECK(program->write(run.texts.tokens, std::span<const std::int32_t>(ids.values)));
+        VKFORMER_CHECK(program->write(run.texts.lengths, std::span<const std::int32_t>(ends)));
+    }
+    VKFORMER_CHECK(program->submit());
+    VKFORMER_CHECK(program->wait());
+    Outputs outputs{backend->name()};
+    std::vector<std::pair<std::string, graph::Value>> read;
+    if (has_images)
+        read = {{"image_embeds", run.image_embeds}, {"vision_model_output.last_hidden_state", run.images.hidden}};
+    for (std::size_t layer = 0; layer < run.images.attention.size(); ++layer)
+        read.emplace_back("vision_model_output.attentions." + std::to_string(layer), run.images.attention[layer]);
+    if (has_texts) {
+        read.emplace_back("text_embeds", run.text_embeds);
+        read.emplace_back("text_model_output.last_hidden_state", run.texts.hidden);
+    }
+    std::optional<FloatTensor> image_embeds, text_embeds;
+    for (const auto& [name, tensor] : read) {
+        FloatTensor output(name, program->plan().graph.shape(tensor));
+        VKFORMER_CHECK(program->read(tensor, std::span<float>(*output.values)));
+        if (name == "image_embeds") image_embeds = output;
+        if (name == "text_embeds") text_embeds = output;
+        outputs.tensors.push_back(std::move(output.tensor));
+    }
+    if (image_embeds && text_embeds)
+        outputs.tensors.push_back(logits_per_image(*image_embeds, *text_embeds, clip.logit_scale).tensor);
     return outputs;
 }
 
@@ -361,9 +600,12 @@ Result<Outputs> pass_of(const models::Encoder& model, const Request& request) {
 Result<int> run(const ForwardCommand& command) {
     using enum models::ModelKind;
     VKFORMER_TRY(const auto folder, command.model.find());
-    VKFORMER_TRY(const auto opened, models::open_model(folder, std::array{encoder_decoder, decoder, encoder}));
+    VKFORMER_TRY(const auto opened, models::open_model(folder));
+    if (command.attentions && (kind_of(opened) == decoder || kind_of(opened) == encoder))
+        return Error{ErrorCode::UnsupportedConfig,
+                     "--attentions: language models and text encoders do not give their attention weights"};
     VKFORMER_TRY(const auto file, read_safetensors(command.input));
-    Request request{command.device, opened, file, command.device.dtype_value(), {}};
+    Request request{command.device, opened, file, command.device.dtype_value(), command.attentions};
     std::vector<models::Adapter> adapters;
     VKFORMER_TRY(const auto counting, command.lora.adapters());
     for (const auto& adapter : counting) {
@@ -381,11 +623,8 @@ Result<int> run(const ForwardCommand& command) {
         }
         if constexpr (requires { pass_of(*model, request); })
             return pass_of(*model, request);
-        else if constexpr (requires { pass_of(model, request); })
-            return pass_of(model, request);
         else
-            return Error{ErrorCode::UnsupportedConfig,
-                         "forward takes encoder-decoders, decoder-only language models and text encoders"};
+            return pass_of(model, request);
     };
     VKFORMER_TRY(const Outputs outputs, std::visit(outputs_of, opened));
     VKFORMER_CHECK(
@@ -403,25 +642,36 @@ void add_forward(CLI::App& app, Action& action) {
     command
         .add_option(
             "-i,--input", options->input,
-            "Tensors input_ids [batch, length] and, of an encoder-decoder, decoder_input_ids, int64 or int32; if "
-            "wanted attention_mask, decoder_attention_mask, and of a text encoder token_type_ids")
+            "Tensors by Hugging Face's names: input_ids [batch, length], of an encoder-decoder decoder_input_ids too, "
+            "int64 or int32; if wanted attention_mask, decoder_attention_mask, and of a text encoder token_type_ids. "
+            "Of "
+            "a speech model input_features [batch, mel bins, frames] and decoder_input_ids; of a vision model "
+            "pixel_values [batch, channels, height, width]; of CLIP pixel_values, input_ids or both")
         ->required();
     command
         .add_option("-o,--output", options->output,
-                    "Receives float32 tensors: last_hidden_state, logits (of a text encoder those of its "
-                    "classification head, if "
-                    "it has one) and, of an encoder-decoder, encoder_last_hidden_state")
+                    "Receives float32 tensors: last_hidden_state, logits (of an encoder those of its classification "
+                    "head, if it has one) and, where there are two stacks, encoder_last_hidden_state. Of CLIP "
+                    "image_embeds, text_embeds, of both logits_per_image, and "
+                    "vision_model_output.last_hidden_state, text_model_output.last_hidden_state")
         ->required();
+    command.add_flag(
+        "--attentions", options->attentions,
+        "Also the attention weights: encoder_attentions.N, decoder_attentions.N, cross_attentions.N of "
+        "layer N, of a vision model attentions.N, of CLIP vision_model_output.attentions.N; not of language "
+        "models and text encoders");
     options->device.add_device(command);
     options->device.add_strict(command);
     options->device.add_dtype(command);
     command.footer(
-        "Takes encoder-decoders, decoder-only language models (folders and GGUF files) and text encoders. Where a mask "
-        "has "
-        "zeros, the last two take them behind the ones, and what is written for them means nothing.\n"
+        "Takes models of every family that the other commands take: folders, and GGUF files of language models and "
+        "text encoders. Where a mask has zeros, all but encoder-decoders take them behind the ones, and what is "
+        "written "
+        "for them means nothing.\n"
         "Examples:\n"
         "  vkformer forward --model opus-mt-en-de --input in.safetensors --output out.safetensors --dtype f16\n"
-        "  vkformer forward --model smollm-135m.gguf --input ids.safetensors --output logits.safetensors");
+        "  vkformer forward --model smollm-135m.gguf --input ids.safetensors --output logits.safetensors\n"
+        "  vkformer forward --model clip-vit-base-patch32 --input both.safetensors --output out.safetensors");
     command.callback([options, &action] { action = [options] { return run(*options); }; });
 }
 
