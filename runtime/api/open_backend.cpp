@@ -34,7 +34,7 @@ namespace vkformer::api {
 namespace {
 
 /// What trials may take while a user waits for an answer; what is not tried by then is tried the next time. Drivers of GPUs compile a
-/// pipeline for tenths of a second; of what devices that are CPUs have not tried the first that fits is good.
+/// pipeline for tenths of a second. Devices that are CPUs need no share for later plans: the first kernels that fit are good there.
 constexpr tuning::TrialTime kTrialTime{.seconds = 1}, kGpuTrialTime{.seconds = 4, .plan_share = 0.6};
 
 std::unique_ptr<graph::Backend> cpu_backend(const OpenOptions& options) {

@@ -529,7 +529,8 @@ Result<void> Ladder::try_open_cases(vulkan::VulkanBackend& backend, const graph:
     const double longest_plan =
         time.seconds > 0 ? (time.seconds - seconds_) * time.plan_share : std::numeric_limits<double>::infinity();
     const double begin = now();
-    double last = begin, longest_case = 0;
+    constexpr double kShortCase = 0.1;  // seconds; what is compiled at a time is not cut short
+    double last = begin, longest_case = tuned_.empty() ? 0 : kShortCase;
     for (const auto& [key, open_case] : open) {
         if (last - begin + longest_case >= longest_plan) break;
         VKFORMER_CHECK(climb(backend, plan.graph, key, open_case, progress, begin + longest_plan));

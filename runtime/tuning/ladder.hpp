@@ -39,9 +39,8 @@ struct LadderOptions {
     std::function<void(const Progress&)> progress{};
     bool thorough = false;  ///< exact shapes and more runs, whatever is known already: `vkformer tune`
     /// No case is begun that would not be done by then if it took as long as the longest one of its plan so far, all but the first one that
-    /// was begun are given up after it, and what is not tried takes what was found in the case of its op that is nearest in size, or else
-    /// the first of vulkan::fitting_kernels(); the next Ladder with the same folder goes on from there. The cases with the most work come
-    /// first, one of each op before the others.
+    /// was begun are given up after it, and what is not tried takes likely_variant(), or else the first of vulkan::fitting_kernels(); the
+    /// next Ladder with the same folder goes on from there. The cases with the most work come first, one of each op before the others.
     TrialTime time{};
     std::optional<TrialTime> gpu_time{};  ///< that of devices that are no CPUs; none: as `time`
 };

@@ -64,7 +64,7 @@ std::string likely_variant(const VerdictFile& file, const std::map<std::string, 
                            const std::string& key, const vulkan::KernelList& kernels) {
     const KeyParts parts(key);
     std::set<std::string, std::less<>> wrong;
-    std::multimap<std::pair<bool, double>, const Verdict*> found;  // the nearest first
+    std::multimap<std::pair<bool, double>, const Verdict*> found;  // by distance(): the nearest first
     for (const auto* const verdicts : {&file.verdicts(), &given_up})
         for (const auto& [other_key, verdict] : *verdicts) {
             const KeyParts other(other_key);
@@ -74,14 +74,22 @@ std::string likely_variant(const VerdictFile& file, const std::map<std::string, 
                     if (!trial.fault.empty()) wrong.insert(trial.variant);
             found.emplace(distance(parts, other), &verdict);
         }
+    const auto may_be = [&](std::string_view variant) {
+        return !wrong.contains(variant) && file.may_try(key, variant);
+    };
     using Rows = vulkan::KernelTraits::Rows;
-    const bool are_for_few_rows = std::ranges::find(kernels, Rows::few, &vulkan::KernelTraits::rows) != kernels.end();
-    for (const auto& [far, verdict] : found)
-        for (const std::string_view variant : by_time(*verdict)) {
+    const bool are_for_few_rows = std::ranges::any_of(
+        kernels, [&](const auto* kernel) { return kernel->rows == Rows::few && may_be(kernel->name); });
+    for (const auto& [distance, verdict] : found) {
+        // What was not the fastest says little of cases that differ in more than sizes, or of few rows, for which kernels plan otherwise.
+        auto variants = by_time(*verdict);
+        if (distance.first || are_for_few_rows) variants.resize(1);
+        for (const std::string_view variant : variants) {
             const vulkan::KernelTraits* const kernel = vulkan::find_kernel(kernels, variant);
             if (!kernel || (are_for_few_rows && kernel->rows == Rows::many)) continue;
-            if (!wrong.contains(variant) && file.may_try(key, variant)) return std::string(variant);
+            if (may_be(variant)) return std::string(variant);
         }
+    }
     return {};
 }
 

@@ -211,6 +211,23 @@ TEST_CASE("forward: what hears and what sees", "[cli][forward][speech][vision]")
                 CHECK(std::abs(std::accumulate(&weights[row], &weights[row] + keys, 0.0) - 1) < bound);
         }
     }
+    {
+        const Golden golden("marian/relu_d30_h5_h3/golden.safetensors");
+        const auto file = pass("marian/relu_d30_h5_h3",
+                               {{"input_ids", golden.tensor("input_ids")},
+                                {"attention_mask", golden.tensor("attention_mask")},
+                                {"decoder_input_ids", golden.tensor("decoder_input_ids")}},
+                               " --attentions");
+        check_output(file, "logits", golden, "logits", dtype == "f32" ? 1e-5 : 2e-3);
+        const std::uint64_t source = golden.shape("input_ids")[1], target = golden.shape("decoder_input_ids")[1];
+        const auto has = [&](const char* name, std::uint64_t queries, std::uint64_t keys) {
+            const TensorData* tensor = file.find(name);
+            return tensor && tensor->shape[2] == queries && tensor->shape[3] == keys;
+        };
+        CHECK(has("encoder_attentions.0", source, source));
+        CHECK(has("decoder_attentions.0", target, target));
+        CHECK(has("cross_attentions.0", target, source));
+    }
     for (const std::string name : {"vit_h20", "vit_labels", "deit_teacher"}) {
         const Golden golden("vision/models/" + name + "/golden.safetensors");
         const auto file =
@@ -229,7 +246,19 @@ TEST_CASE("forward: what hears and what sees", "[cli][forward][speech][vision]")
             check_output(both, output, golden, output, bound);
         check_output(both, "vision_model_output.last_hidden_state", golden, "last_hidden_state", bound);
         check_output(both, "vision_model_output.attentions.0", golden, "attentions.0", bound);
-        CHECK(both.find("text_model_output.last_hidden_state"));
+        {
+            const TensorData* tensor = both.find("text_model_output.last_hidden_state");
+            REQUIRE(tensor);
+            REQUIRE(tensor->shape == golden.shape("text_last_hidden_state"));
+            std::vector<double> found(tensor->shape.element_count());
+            must(convert(tensor->dtype, tensor->bytes, 0, std::span<double>(found)));
+            auto expected = golden.doubles("text_last_hidden_state");
+            const auto lengths = golden.ints("lengths");  // behind the end token it means nothing
+            const std::size_t len = tensor->shape[1], width = tensor->shape[2];
+            for (std::size_t i = 0; i < found.size(); ++i)
+                if (i / width % len >= static_cast<std::size_t>(lengths[i / width / len])) found[i] = expected[i] = 0;
+            CHECK(relative_error(std::span<const double>(found), std::span<const double>(expected)) < bound);
+        }
         const auto images = pass("vision/models/" + name, {pixels});
         check_output(images, "image_embeds", golden, "image_embeds", bound);
         CHECK(images.names().size() == 2);
@@ -274,6 +303,15 @@ TEST_CASE("forward: bad input of what hears and sees is said", "[cli][forward][s
     const std::vector<std::int32_t> no_end = {1, 2, 3};
     refuses(clip, {{"input_ids", {.dtype = DType::i32, .shape = {1, 3}, .bytes = std::as_bytes(std::span(no_end))}}},
             "without the end token 44");
+    const std::vector<std::int32_t> twice = {7, 44, 3, 44}, short_mask = {1, 0, 0, 0}, long_mask = {1, 1, 0, 0};
+    const auto words = [](const std::vector<std::int32_t>& values) {
+        return TensorData{.dtype = DType::i32, .shape = {1, 4}, .bytes = std::as_bytes(std::span(values))};
+    };
+    refuses(clip, {{"input_ids", words(twice)}, {"attention_mask", words(short_mask)}}, "zero before or at the end");
+    must(formats::write_safetensors(
+        in, std::vector<formats::NamedTensor>{{"input_ids", words(twice)}, {"attention_mask", words(long_mask)}}));
+    CHECK(run("forward -q --model " + (goldens_dir() / clip).string() + " -i " + in + " -o " + out + " --device cpu")
+              .exit_code == 0);
     refuses("encoders/bert_pairs", {}, "do not give their attention weights", " --attentions");
 }
 

@@ -74,6 +74,27 @@ TEST_CASE("encoders and classifiers say what is passed over, too", "[cli][passed
     check("classify", vision_folder("vit"), quoted(vision_folder("pictures") / "colour.png"));
 }
 
+TEST_CASE("validate and bench model say what is passed over once, and refuse it with --strict", "[cli][passed_over]") {
+    for (const auto& [command, model] :
+         {std::pair<std::string, fs::path>{"validate --length 8", sentence_folder("embedder")},
+          {"validate --length 8", goldens_dir() / "decoder_text"},
+          {"bench model --length 8 --steps 2 --runs 1", goldens_dir() / "decoder_text"},
+          {"bench model --length 8 --steps 2 --runs 1",
+           fs::path(VKFORMER_SOURCE_DIR) / "samples/models/date-normalizer"}}) {
+        const TemporaryFolder folder;
+        const std::string call = command + " -d cpu -m " + quoted(with_odd_field(folder, model));
+        CAPTURE(call);
+        const Outcome told = run(call);
+        CHECK(told.exit_code == 0);
+        CHECK_THAT(told.err, ContainsSubstring(kNote));
+        CHECK(told.err.find(kNote) == told.err.rfind(kNote));
+        const Outcome refused = run(call + " --strict");
+        CHECK(refused.exit_code == 2);
+        CHECK(refused.out.empty());
+        CHECK_THAT(refused.err, ContainsSubstring("\"attention_bend\""));
+    }
+}
+
 }  // namespace vkformer::tests
 
 #endif

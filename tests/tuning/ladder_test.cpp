@@ -278,6 +278,15 @@ TEST_CASE("what is for many rows is not taken for few because it was the fastest
     const std::string asked = "linear x=f32[1,64] weight=f32[32,64] y=f32[1,32]";
     CHECK(tuning::likely_variant(file, {}, asked, {linear("row"), linear("tile")}).empty());
     CHECK(tuning::likely_variant(file, {}, asked, {linear("tile_vec4"), linear("tile")}) == "tile");
+    // Nor what was slower there; but what is left where those for few rows were wrong.
+    const std::string many = "linear x=f32[4096,64] weight=f32[32,64] y=f32[4096,32]";
+    file.set(many, {.variant = "tile", .trials = {{.variant = "tile", .us = 1}, {.variant = "split", .us = 2}}});
+    CHECK(tuning::likely_variant(file, {}, asked, {linear("row"), linear("split")}).empty());
+    CHECK(tuning::likely_variant(file, {}, asked, {linear("tile_vec4"), linear("split")}) == "split");
+    file.set(
+        "linear x=f32[8,64] weight=f32[32,64] y=f32[8,32]",
+        {.variant = "tile", .trials = {{.variant = "row", .fault = "wrong results"}, {.variant = "tile", .us = 1}}});
+    CHECK(tuning::likely_variant(file, {}, asked, {linear("row"), linear("tile")}) == "tile");
 }
 
 TEST_CASE("what the nearest case took is tried first", "[tuning][vulkan]") {

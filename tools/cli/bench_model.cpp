@@ -188,7 +188,7 @@ Result<int> bench(const BenchModelCommand& command, const models::Opened<models:
 
 Result<int> run(const BenchModelCommand& command) {
     VKFORMER_TRY(const auto path, command.model.find());
-    VKFORMER_TRY(const auto model, models::open_model(path));
+    VKFORMER_TRY(const auto model, open_model(command.device, path));
     return std::visit([&](const auto& opened) { return bench(command, opened); }, model);
 }
 
@@ -220,6 +220,7 @@ void add_bench_model(CLI::App& bench, Action& action) {
     command.add_option("--top", options->top, "Nodes to list")->capture_default_str();
     command.add_flag("--json", options->json, "Print everything as JSON");
     options->device.add_device(command);
+    options->device.add_strict(command);
     options->device.add_dtype(command);
     command.footer(
         "Medians over the runs, after two that are not counted, or as many as a GPU does in 0.3 s. Device times are\n"

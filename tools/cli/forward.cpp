@@ -180,12 +180,12 @@ struct Request {
     std::vector<float> adapters{};  // scales of the model's
 };
 
-/// The backend of the request; where two may be, the one that a run of a few of `len` tokens takes less time on. run_of(tokens) gives one
-/// with its graph.
+/// The backend of the request; where two may be, the one that a run of a few of `len` tokens, images or texts takes less time on.
+/// run_of(few) gives one with its graph.
 Result<std::unique_ptr<graph::Backend>> open_for(const Request& request, std::uint32_t len, const auto& run_of) {
-    constexpr std::uint32_t kMeasuredTokens = 16;
+    constexpr std::uint32_t kMeasured = 16;
     return open_backend(request.device, [&]() -> Result<std::vector<tuning::Workload>> {
-        VKFORMER_TRY(auto few, run_of(std::min(len, kMeasuredTokens)));
+        VKFORMER_TRY(auto few, run_of(std::min(len, kMeasured)));
         std::vector<tuning::Workload> workloads(1);
         workloads[0].graph = std::move(few.graph);
         return workloads;
@@ -228,6 +228,8 @@ Result<Outputs> pass_from(const models::EncoderDecoder& model, const Request& re
                                         .source_mask = source.mask,
                                         .target_mask = !all_ones(target_mask),
                                         .attention_weights = request.attentions}));
+    if (request.attentions && f.attention.empty())
+        return Error{ErrorCode::UnsupportedConfig, "--attentions: the model has no attention"};
     for (const auto& map : f.attention) f.graph.mark_output(map.weights);
     VKFORMER_TRY(const auto program, backend->compile(graph::make_plan_for(*backend, std::move(f.graph)),
                                                       backend->make_store(), backend->make_store()));
@@ -281,7 +283,13 @@ Result<Outputs> pass_of(const models::SpeechModel& speech, const Request& reques
                                                    std::to_string(most_frames)};
     VKFORMER_TRY(const auto sounds, floats(request.file, "input_features", {speech.mel_bins, frames}));
     VKFORMER_CHECK(check_names(request.file, {"input_features", "decoder_input_ids", "decoder_attention_mask"}));
+    const std::uint64_t features = speech.model->limits().source_features * (frames / 2);  // of one
+    if (features * sounds.batch > graph::Graph::kMaxElements)
+        return Error{ErrorCode::InvalidArgument,
+                     "input_features has a batch of " + std::to_string(sounds.batch) + ", and of this model " +
+                         std::to_string(graph::Graph::kMaxElements / features) + " go through at a time"};
     std::vector<float> windows, spectrogram(frames * speech.mel_bins);
+    windows.reserve(features * sounds.batch);
     for (std::size_t b = 0; b < sounds.batch; ++b) {
         for (std::size_t bin = 0; bin < speech.mel_bins; ++bin)
             for (std::size_t frame = 0; frame < frames; ++frame)
@@ -385,8 +393,13 @@ Result<Outputs> pass_of(const models::Clip& clip, const Request& request) {
     if (has_texts) {
         const models::EncoderConfig& config = clip.text.config();
         VKFORMER_TRY(ids, tokens(file, "input_ids", config.vocab_size, config.max_positions));
-        VKFORMER_CHECK(right_padding(file, ids));  // behind the end token, which sees nothing behind it
         VKFORMER_TRY(ends, lengths_to_end(ids, config.end_token));
+        VKFORMER_TRY(const auto padding, right_padding(file, ids));
+        const auto seen = lengths(padding);  // the end token sees nothing behind it
+        for (std::size_t b = 0; b < ends.size(); ++b)
+            if (seen[b] < ends[b])
+                return Error{ErrorCode::InvalidArgument,
+                             "attention_mask has a zero before or at the end token of a text, which stands for it"};
     }
     struct Run {
         graph::Graph graph;
@@ -600,7 +613,7 @@ Result<Outputs> pass_of(const models::Encoder& model, const Request& request) {
 Result<int> run(const ForwardCommand& command) {
     using enum models::ModelKind;
     VKFORMER_TRY(const auto folder, command.model.find());
-    VKFORMER_TRY(const auto opened, models::open_model(folder));
+    VKFORMER_TRY(const auto opened, open_model(command.device, folder));
     if (command.attentions && (kind_of(opened) == decoder || kind_of(opened) == encoder))
         return Error{ErrorCode::UnsupportedConfig,
                      "--attentions: language models and text encoders do not give their attention weights"};
@@ -616,7 +629,6 @@ Result<int> run(const ForwardCommand& command) {
         return Error{ErrorCode::UnsupportedConfig, "--lora: only decoder-only language models take adapters"};
     const auto outputs_of = [&](const auto& of_kind) -> Result<Outputs> {
         VKFORMER_TRY(auto model, of_kind.load());
-        VKFORMER_CHECK(command.device.heed(models::notes_of(model)));
         if constexpr (std::is_same_v<decltype(model), models::Decoder>) {
             VKFORMER_TRY(model, models::with_adapters(of_kind, model, adapters));
             VKFORMER_CHECK(model.check_adapters(request.adapters));

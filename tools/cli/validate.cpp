@@ -393,7 +393,7 @@ std::string as_text(const Report& report, std::size_t worst) {
 
 Result<int> run(const ValidateCommand& command) {
     VKFORMER_TRY(const auto folder, command.model.find());
-    VKFORMER_TRY(const auto model, models::open_model(folder));
+    VKFORMER_TRY(const auto model, open_model(command.device, folder));
     VKFORMER_TRY(const auto cases, std::visit([&](const auto& opened) { return cases_of(opened, command); }, model));
     VKFORMER_TRY(const auto device, open_backend(command.device));
     const auto oracle = cpu::make_cpu_backend<double>();
@@ -432,6 +432,7 @@ void add_validate(CLI::App& app, Action& action) {
     command.add_option("--worst", options->worst, "Results to list per graph")->capture_default_str();
     command.add_flag("--json", options->json, "Print every result as JSON");
     options->device.add_device(command);
+    options->device.add_strict(command);
     options->device.add_dtype(command);
     options->cache.add(command);
     command.footer(

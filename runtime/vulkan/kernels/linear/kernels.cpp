@@ -61,7 +61,8 @@ constexpr Edge kLinearLargeMatrixEdges[] = {{131, 40, 127}, {150, 264, 140}, {25
 // The depth in parts, of equal length and not: as devices that are CPUs cut it, which need less of it, and as others do.
 constexpr Edge kLinearSplitEdges[] = {{1, 328, 5},   {kMaxRows, 136, 32}, {20, 328, 24},
                                       {130, 136, 7}, {1, 1544, 70},       {20, 1036, 70}};
-constexpr Edge kLinearMatrixSplitEdges[] = {{20, 328, 24}, {20, 1032, 70}, {9, 2056, 7}, {131, 1032, 24}};
+constexpr Edge kLinearMatrixSplitEdges[] = {
+    {20, 328, 24}, {20, 1032, 70}, {9, 2056, 7}, {40, 1032, 70}, {131, 1032, 24}};
 
 constexpr std::span<const Edge> edges_of(MatrixTile tile) {
     if (tile == MatrixTile::flat) return kLinearFlatMatrixEdges;

@@ -75,7 +75,7 @@ struct Cut {
 };
 
 /// NVIDIA: operands of matrices take few registers, so that those of a step ahead fit in beside the sums. On RDNA 3 they are there twice, and
-/// its compiler spills; Intel's does so anyway. Devices that are CPUs load them ahead too, in all tiles but the small one, for the tests.
+/// its compiler spills; Intel's does so anyway. Devices that are CPUs load them ahead too, for the tests, in all tiles but the small one.
 bool has_registers_ahead(const Capabilities& device) { return device.vendor_id == vendors::kNvidia || device.is_cpu(); }
 
 /// Deep slices are whole lines of memory, and twice as much is on its way; there is no room for them beside the largest tile.

@@ -23,8 +23,8 @@ struct LinearMatrices {
     bool is_ahead;                          ///< operands are loaded a step before they are multiplied
 };
 
-/// Nothing where the device or this build has no such matrices, or where there is too little memory for the tiles. `is_unpacked`: the weight
-/// has a format of its own.
+/// Nothing where the device or this build has no such matrices, or where there is too little memory for the tiles. `is_unpacked`: the
+/// weight has a format of its own.
 std::optional<LinearMatrices> linear_matrices(MatrixTile tile, bool is_unpacked, const Capabilities& device);
 
 /// Whether cooperative matrices take x and weight, where the device has them.
