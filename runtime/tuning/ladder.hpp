@@ -30,8 +30,8 @@ std::string to_string(const Progress& progress);
 /// What the trials of a process may take.
 struct TrialTime {
     double seconds = 0;  ///< 0: all is tried
-    double plan_share =
-        1;  ///< what a plan may take of what is left: the steps behind a prompt, which comes first, are what there are many of
+    /// What a plan may take of what is left: a prompt comes first, and the steps behind it are what there are many of.
+    double plan_share = 1;
 };
 
 struct LadderOptions {

@@ -205,6 +205,24 @@ TEST_CASE("a product's tiles are as many matrices as the device has subgroups an
     CHECK_FALSE(linear(large, nvidia));
 }
 
+TEST_CASE("a depth is cut where there is no memory for flat tiles, too", "[vulkan][matrices]") {
+    if (!linear(MatrixTile::small, gpu({halves(16, 16, 16)})))
+        return;  // a compiler that knows no matrices built the shaders
+    Capabilities device = gpu({halves(16, 16, 16)});
+    device.vendor_id = vulkan::vendors::kNvidia;
+    OpCase c;
+    const graph::Value x = must(c.graph.input("x", DType::f16, {20, 2048}));
+    const graph::Value weight = must(c.graph.input("weight", DType::f16, {64, 2048}));
+    const graph::Op op =
+        graph::Linear{.x = x, .weight = weight, .y = must(c.graph.activation("y", DType::f16, {20, 64}))};
+    for (const std::uint32_t memory : {48u << 10, 40u << 10}) {
+        device.max_shared_memory_bytes = memory;
+        const auto kernels = vulkan::fitting_kernels(op, {c.graph, device});
+        CHECK((vulkan::find_kernel(kernels, "matrix_flat") != nullptr) == (memory == 48u << 10));
+        CHECK(vulkan::find_kernel(kernels, "matrix_split"));
+    }
+}
+
 // The halves are made in scratch memory, where x is once it is normed.
 TEST_CASE("no product has its halves where they are made of", "[vulkan][matrices]") {
     const Capabilities device = gpu({halves(16, 16, 16)});

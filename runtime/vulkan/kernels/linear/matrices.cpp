@@ -117,8 +117,10 @@ MatrixParts parts_of_matrices(const graph::Linear& op, const KernelContext& cont
     auto matrices = linear_matrices(parts.tile, product.has_own_format, context.device);
     for (const MatrixTile smaller : {MatrixTile::small, MatrixTile::flat}) {
         if (matrices && product.rows > matrices->tile.rows / 2) break;
-        parts.tile = smaller;
-        matrices = linear_matrices(parts.tile, product.has_own_format, context.device);
+        if (const auto found = linear_matrices(smaller, product.has_own_format, context.device)) {
+            parts.tile = smaller;
+            matrices = found;
+        }
     }
     if (matrices) parts.splits = parts_of_depth(op, matrices->tile, kLeastDepth, context);
     return parts;
