@@ -269,24 +269,28 @@ TEST_CASE("what is not tried takes what was found for the case that is nearest i
 }
 
 TEST_CASE("what is for many rows is not taken for few because it was the fastest for many", "[tuning]") {
-    const auto linear = [](std::string_view name) { return must_find("linear", name); };
+    const vulkan::KernelTraits *const row = must_find("linear", "row"), *const tile = must_find("linear", "tile"),
+                                      *const tile_vec4 = must_find("linear", "tile_vec4"),
+                                      *const split = must_find("linear", "split");
+    REQUIRE(row->rows == vulkan::KernelTraits::Rows::few);
+    REQUIRE(tile->rows == vulkan::KernelTraits::Rows::many);
     const TemporaryFolder folder;
     vulkan::Capabilities device;
     device.uuid = "of a test";
     tuning::VerdictFile file(folder.path(), device);
     file.set("linear x=f32[512,64] weight=f32[32,64] y=f32[512,32]", {.variant = "tile"});
     const std::string asked = "linear x=f32[1,64] weight=f32[32,64] y=f32[1,32]";
-    CHECK(tuning::likely_variant(file, {}, asked, {linear("row"), linear("tile")}).empty());
-    CHECK(tuning::likely_variant(file, {}, asked, {linear("tile_vec4"), linear("tile")}) == "tile");
+    CHECK(tuning::likely_variant(file, {}, asked, {row, tile}).empty());
+    CHECK(tuning::likely_variant(file, {}, asked, {tile_vec4, tile}) == tile->name);
     // Nor what was slower there; but what is left where those for few rows were wrong.
     const std::string many = "linear x=f32[4096,64] weight=f32[32,64] y=f32[4096,32]";
     file.set(many, {.variant = "tile", .trials = {{.variant = "tile", .us = 1}, {.variant = "split", .us = 2}}});
-    CHECK(tuning::likely_variant(file, {}, asked, {linear("row"), linear("split")}).empty());
-    CHECK(tuning::likely_variant(file, {}, asked, {linear("tile_vec4"), linear("split")}) == "split");
+    CHECK(tuning::likely_variant(file, {}, asked, {row, split}).empty());
+    CHECK(tuning::likely_variant(file, {}, asked, {tile_vec4, split}) == split->name);
     file.set(
         "linear x=f32[8,64] weight=f32[32,64] y=f32[8,32]",
         {.variant = "tile", .trials = {{.variant = "row", .fault = "wrong results"}, {.variant = "tile", .us = 1}}});
-    CHECK(tuning::likely_variant(file, {}, asked, {linear("row"), linear("tile")}) == "tile");
+    CHECK(tuning::likely_variant(file, {}, asked, {row, tile}) == tile->name);
 }
 
 TEST_CASE("what the nearest case took is tried first", "[tuning][vulkan]") {

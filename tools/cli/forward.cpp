@@ -146,10 +146,23 @@ struct FloatTensor {
     formats::NamedTensor tensor;
 };
 
-Result<formats::NamedTensor> read_output(graph::Program& program, std::string name, graph::Value tensor) {
-    FloatTensor output(std::move(name), program.plan().graph.shape(tensor));
-    VKFORMER_CHECK(program.read(tensor, std::span<float>(*output.values)));
-    return std::move(output.tensor);
+/// What is read of a program, in this order.
+using NamedValues = std::vector<std::pair<std::string, graph::Value>>;
+
+/// "attentions.3" of layer 3.
+void add_attentions(NamedValues& values, const std::string& name, std::span<const graph::Value> layers) {
+    for (std::size_t layer = 0; layer < layers.size(); ++layer)
+        values.emplace_back(name + "." + std::to_string(layer), layers[layer]);
+}
+
+Result<std::vector<formats::NamedTensor>> read_outputs(graph::Program& program, const NamedValues& values) {
+    std::vector<formats::NamedTensor> outputs;
+    for (const auto& [name, value] : values) {
+        FloatTensor output(name, program.plan().graph.shape(value));
+        VKFORMER_CHECK(program.read(value, std::span<float>(*output.values)));
+        outputs.push_back(std::move(output.tensor));
+    }
+    return outputs;
 }
 
 /// That the file has no other tensors.
@@ -239,15 +252,11 @@ Result<Outputs> pass_from(const models::EncoderDecoder& model, const Request& re
     VKFORMER_CHECK(program->submit());
     VKFORMER_CHECK(program->wait());
 
-    Outputs outputs{backend->name()};
-    std::vector<std::pair<std::string, graph::Value>> read = {
+    NamedValues read = {
         {"logits", f.logits}, {"encoder_last_hidden_state", f.encoder_hidden}, {"last_hidden_state", f.decoder_hidden}};
     for (const auto& map : f.attention) read.emplace_back(attention_name(map), map.weights);
-    for (const auto& [name, tensor] : read) {
-        VKFORMER_TRY(auto output, read_output(*program, name, tensor));
-        outputs.tensors.push_back(std::move(output));
-    }
-    return outputs;
+    VKFORMER_TRY(auto outputs, read_outputs(*program, read));
+    return Outputs{backend->name(), std::move(outputs)};
 }
 
 Result<Outputs> pass_of(const models::EncoderDecoder& model, const Request& request) {
@@ -337,16 +346,11 @@ Result<Outputs> pass_of(const models::VisionEncoder& model, const Request& reque
     VKFORMER_CHECK(program->write(run.pass.pixels, std::span<const float>(pixels.values)));
     VKFORMER_CHECK(program->submit());
     VKFORMER_CHECK(program->wait());
-    Outputs outputs{backend->name()};
-    std::vector<std::pair<std::string, graph::Value>> read = {{"last_hidden_state", run.pass.hidden}};
+    NamedValues read = {{"last_hidden_state", run.pass.hidden}};
     if (run.logits) read.emplace_back("logits", run.logits);
-    for (std::size_t layer = 0; layer < run.pass.attention.size(); ++layer)
-        read.emplace_back("attentions." + std::to_string(layer), run.pass.attention[layer]);
-    for (const auto& [name, tensor] : read) {
-        VKFORMER_TRY(auto output, read_output(*program, name, tensor));
-        outputs.tensors.push_back(std::move(output));
-    }
-    return outputs;
+    add_attentions(read, "attentions", run.pass.attention);
+    VKFORMER_TRY(auto outputs, read_outputs(*program, read));
+    return Outputs{backend->name(), std::move(outputs)};
 }
 
 /// Up to the first end token of each text, which stands for it, and which there must be.
@@ -441,11 +445,10 @@ Result<Outputs> pass_of(const models::Clip& clip, const Request& request) {
     VKFORMER_CHECK(program->submit());
     VKFORMER_CHECK(program->wait());
     Outputs outputs{backend->name()};
-    std::vector<std::pair<std::string, graph::Value>> read;
+    NamedValues read;
     if (has_images)
         read = {{"image_embeds", run.image_embeds}, {"vision_model_output.last_hidden_state", run.images.hidden}};
-    for (std::size_t layer = 0; layer < run.images.attention.size(); ++layer)
-        read.emplace_back("vision_model_output.attentions." + std::to_string(layer), run.images.attention[layer]);
+    add_attentions(read, "vision_model_output.attentions", run.images.attention);
     if (has_texts) {
         read.emplace_back("text_embeds", run.text_embeds);
         read.emplace_back("text_model_output.last_hidden_state", run.texts.hidden);
@@ -600,14 +603,11 @@ Result<Outputs> pass_of(const models::Encoder& model, const Request& request) {
     if (has_types) VKFORMER_CHECK(program->write(pass.types, std::span<const std::int32_t>(types.values)));
     VKFORMER_CHECK(program->submit());
     VKFORMER_CHECK(program->wait());
-    Outputs outputs{backend->name()};
-    if (run.logits) {
-        VKFORMER_TRY(auto scores, read_output(*program, "logits", run.logits));
-        outputs.tensors.push_back(std::move(scores));
-    }
-    VKFORMER_TRY(auto hidden, read_output(*program, "last_hidden_state", pass.hidden));
-    outputs.tensors.push_back(std::move(hidden));
-    return outputs;
+    NamedValues read;
+    if (run.logits) read.emplace_back("logits", run.logits);
+    read.emplace_back("last_hidden_state", pass.hidden);
+    VKFORMER_TRY(auto outputs, read_outputs(*program, read));
+    return Outputs{backend->name(), std::move(outputs)};
 }
 
 Result<int> run(const ForwardCommand& command) {
