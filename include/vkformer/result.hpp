@@ -6,10 +6,11 @@
 
 #include <cassert>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
-#include <variant>
 
 namespace vkformer {
 
@@ -65,14 +66,62 @@ struct Error {
     Hint hint = Hint::none;
 };
 
-/// A T or an Error.
+template <class T>
+class Result;
+
+/// An Error on its way from one Result to the next: one pointer, so that handing it on takes no more than that. Empty once it was moved.
+class VKFORMER_API Failure {
+public:
+    explicit Failure(Error error) : error_(make(std::move(error))) {}
+    Failure(const Failure& other) : error_(other.error_ ? make(Error(*other.error_)) : nullptr) {}
+    Failure(Failure&& other) noexcept : error_(std::exchange(other.error_, nullptr)) {}
+    Failure& operator=(Failure other) noexcept {
+        std::swap(error_, other.error_);
+        return *this;
+    }
+    ~Failure() {
+        if (error_) destroy(error_);
+    }
+
+    explicit operator bool() const noexcept { return error_ != nullptr; }
+    /// Requires that it is not empty.
+    Error& error() const noexcept {
+        assert(error_ && "error() of a Result that has none, or whose error was handed on");
+        return *error_;
+    }
+
+private:
+    friend class Result<void>;
+    Failure() = default;
+    // Functions of the library: in every caller they would be many instructions.
+    static Error* make(Error&& error);
+    static void destroy(Error* error) noexcept;
+
+    Error* error_ = nullptr;
+};
+
+/// A T or an Error. Requires of value() that there is one, and of error() likewise.
 template <class T>
 class [[nodiscard]] Result {
 public:
-    Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
-    Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}
+    Result(T value) : has_value_(true), value_(std::move(value)) {}
+    Result(Error error) : has_value_(false), failure_(std::move(error)) {}
+    Result(Failure failure) : has_value_(false), failure_(std::move(failure)) {}
 
-    explicit operator bool() const noexcept { return state_.index() == 0; }
+    Result(const Result& other) requires std::is_copy_constructible_v<T> : has_value_(other.has_value_) { take(other); }
+    Result(Result&& other) noexcept(std::is_nothrow_move_constructible_v<T>) : has_value_(other.has_value_) {
+        take(std::move(other));
+    }
+    Result& operator=(Result other) noexcept {
+        static_assert(std::is_nothrow_move_constructible_v<T>, "what is assigned must not be lost halfway");
+        clear();
+        has_value_ = other.has_value_;
+        take(std::move(other));
+        return *this;
+    }
+    ~Result() { clear(); }
+
+    explicit operator bool() const noexcept { return has_value_; }
 
     T& value() & noexcept { return *get(); }
     const T& value() const& noexcept { return *const_cast<Result*>(this)->get(); }
@@ -83,31 +132,53 @@ public:
     T* operator->() noexcept { return get(); }
     const T* operator->() const noexcept { return &value(); }
 
-    const Error& error() const& noexcept { return *std::get_if<1>(&state_); }
-    Error&& error() && noexcept { return std::move(*std::get_if<1>(&state_)); }
+    const Error& error() const& noexcept { return failure_.error(); }
+    Error&& error() && noexcept { return std::move(failure_.error()); }
+    /// The Error, to be handed on.
+    Failure&& failure() && noexcept { return std::move(failure_); }
 
 private:
     T* get() noexcept {
-        assert(state_.index() == 0 && "value() of a failed Result");
-        return std::get_if<0>(&state_);
+        assert(has_value_ && "value() of a failed Result");
+        return &value_;
     }
 
-    std::variant<T, Error> state_;
+    template <class Other>
+    void take(Other&& other) {
+        if (has_value_)
+            std::construct_at(&value_, std::forward<Other>(other).value_);
+        else
+            std::construct_at(&failure_, std::forward<Other>(other).failure_);
+    }
+    void clear() noexcept {
+        if (has_value_)
+            value_.~T();
+        else
+            failure_.~Failure();
+    }
+
+    bool has_value_;
+    union {
+        T value_;
+        Failure failure_;
+    };
 };
 
 template <>
 class [[nodiscard]] Result<void> {
 public:
     Result() = default;
-    Result(Error error) : failed_(true), error_(std::move(error)) {}
+    Result(Error error) : failure_(std::move(error)) {}
+    Result(Failure failure) : failure_(std::move(failure)) {}
 
-    explicit operator bool() const noexcept { return !failed_; }
-    const Error& error() const& noexcept { return error_; }
-    Error&& error() && noexcept { return std::move(error_); }
+    explicit operator bool() const noexcept { return !failure_; }
+    const Error& error() const& noexcept { return failure_.error(); }
+    Error&& error() && noexcept { return std::move(failure_.error()); }
+    /// The Error, to be handed on. What is left says that all went well.
+    Failure&& failure() && noexcept { return std::move(failure_); }
 
 private:
-    bool failed_ = false;
-    Error error_;
+    Failure failure_;
 };
 
 }  // namespace vkformer

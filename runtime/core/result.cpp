@@ -3,6 +3,9 @@
 
 namespace vkformer {
 
+Error* Failure::make(Error&& error) { return new Error(std::move(error)); }
+void Failure::destroy(Error* error) noexcept { delete error; }
+
 std::string_view to_string(ErrorCode code) noexcept {
     switch (code) {
     case ErrorCode::InvalidArgument: return "invalid_argument";

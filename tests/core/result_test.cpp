@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+/// Result and Failure: values and errors that are copied, moved, assigned over each other and handed on.
+#include "vkformer/result.hpp"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/try.hpp"
+#include "support/catch.h"
+
+namespace vkformer::tests {
+namespace {
+
+using Number = std::unique_ptr<int>;
+
+const std::string kLong(100, 'x');  // which no string keeps within itself
+
+Error long_error() { return {.code = ErrorCode::CorruptFile, .message = kLong, .vk = -3, .hint = Hint::beams}; }
+
+Result<Number> made(bool works) {
+    if (works) return std::make_unique<int>(7);
+    return long_error();
+}
+Result<std::string> text_of(bool works) {
+    VKFORMER_TRY(const Number number, made(works));
+    return std::to_string(*number);
+}
+Result<void> checked(bool works) {
+    VKFORMER_CHECK(text_of(works));
+    return {};
+}
+Result<std::vector<int>> after(bool works) {
+    VKFORMER_CHECK(checked(works));
+    return std::vector<int>{1, 2, 3};
+}
+
+}  // namespace
+
+TEST_CASE("an error goes through any number of results as it was made", "[core][result]") {
+    CHECK(after(true).value() == std::vector<int>{1, 2, 3});
+    const auto failed = after(false);
+    REQUIRE_FALSE(failed);
+    CHECK(failed.error().code == ErrorCode::CorruptFile);
+    CHECK(failed.error().message == kLong);
+    CHECK(failed.error().vk == -3);
+    CHECK(failed.error().hint == Hint::beams);
+}
+
+TEST_CASE("a copy of a result has a value or an error of its own", "[core][result]") {
+    Result<std::string> failed = long_error();
+    Result<std::string> copy = failed;
+    copy = failed;
+    const Error taken = std::move(failed).error();
+    CHECK(taken.message == kLong);
+    CHECK(copy.error().message == kLong);
+    Result<void> nothing = long_error();
+    const Result<void> same = nothing;
+    nothing = {};
+    CHECK(nothing);
+    CHECK(same.error().message == kLong);
+    const Result<std::string> value = kLong;
+    Result<std::string> other = value;
+    other->front() = 'y';
+    CHECK(value->front() == 'x');
+}
+
+TEST_CASE("values and errors are assigned over each other", "[core][result]") {
+    Result<Number> result = made(true);
+    CHECK(**result == 7);
+    result = made(false);
+    REQUIRE_FALSE(result);
+    CHECK(result.error().message == kLong);
+    result = made(false);
+    CHECK_FALSE(result);
+    result = made(true);
+    REQUIRE(result);
+    CHECK(**result == 7);
+    Result<Number> moved = std::move(result);
+    CHECK(**moved == 7);
+    moved = Error{.message = "short"};
+    CHECK(moved.error().message == "short");
+    Result<Number>& self = moved;
+    moved = std::move(self);
+    CHECK(moved.error().message == "short");
+    static_assert(!std::is_copy_constructible_v<Result<Number>>);
+    static_assert(std::is_copy_constructible_v<Result<std::string>>);
+    static_assert(std::is_nothrow_move_constructible_v<Result<Number>>);
+}
+
+TEST_CASE("a result whose error was handed on can be assigned to and destroyed", "[core][result]") {
+    Result<std::string> failed = long_error();
+    const Result<int> next = std::move(failed).failure();
+    CHECK(next.error().message == kLong);
+    CHECK_FALSE(failed);  // it has no value either
+    failed = std::string("value");
+    CHECK(failed.value() == "value");
+    Result<void> nothing = long_error();
+    const Result<int> last = std::move(nothing).failure();
+    CHECK(last.error().message == kLong);
+}
+
+}  // namespace vkformer::tests
