@@ -3,7 +3,7 @@
 // looks at is laid over the picture by a fragment shader that reads the very buffer which the model's shader wrote. Nothing goes through the host but the
 // names of the labels.
 //     image_in                                  the shipped classifier of shapes
-//     image_in --model vit-base-patch16-224     another ViT, DeiT or CLIP folder of Hugging Face
+//     image_in --model vit-base-patch16-224     another ViT, DeiT, DINO or CLIP folder of Hugging Face
 // Up and down choose the layer, left and right the head, M the mean of all heads, Space the next shape, Tab hides the map, Escape ends.
 //
 // What belongs to vkformer has a number; the window, its swapchain and its drawing (window/) are what an application has already.
@@ -268,7 +268,9 @@ vkf_model_properties properties_of(const vkf_model* model, const std::string& pa
     check(vkf_model_query(model, &properties));
     if (properties.kind != VKF_MODEL_VISION)
         fail(path + ": the model is of the kind " + vkf_model_kind_string(properties.kind) +
-             "; this sample takes those that see images: ViT, DeiT, CLIP");
+             "; this sample takes those that see images: ViT, DeiT, DINO, CLIP");
+    if (properties.special_tokens == 0)
+        fail(path + ": the model has no class token, whose attention this sample shows (SigLIP has none)");
     return properties;
 }
 
@@ -626,7 +628,7 @@ private:
 int main(int argc, char** argv) {
     Options options;
     CLI::App app("Renders a picture, lets a vision model look at it within the frame, and shows where it looks");
-    app.add_option("--model", options.model, "Hugging Face folder of a ViT, DeiT or CLIP");
+    app.add_option("--model", options.model, "Hugging Face folder of a ViT, DeiT, DINO or CLIP");
     app.add_option("--shape", options.shape, "the first one")
         ->check(CLI::IsMember(std::vector<std::string>(kShapes.begin(), kShapes.end())));
     app.add_option("--layer", options.layer, "whose attention is shown, counted from 1; the last if absent");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/// Images to labels and to vectors, with a ViT, DeiT or CLIP model from a Hugging Face folder.
+/// Images to labels and to vectors, with a ViT, DeiT, DINOv2, DINOv3, CLIP or SigLIP model from a Hugging Face folder.
 #pragma once
 
 #include <cstddef>
@@ -28,9 +28,9 @@ struct ImageLabel {
     float probability = 0;  ///< softmax over the labels; a sigmoid where any of them may be; the logit of a regression
 };
 
-/// A "ViTForImageClassification", "DeiTForImageClassification" or "DeiTForImageClassificationWithTeacher" on a device (config.json,
-/// model.safetensors, preprocessor_config.json). Results are those of transformers. Not thread-safe; distinct classifiers are
-/// independent of each other.
+/// A "ViTForImageClassification", "DeiTForImageClassification", "DeiTForImageClassificationWithTeacher", "Dinov2ForImageClassification" or
+/// "Dinov2WithRegistersForImageClassification" on a device (config.json, model.safetensors, preprocessor_config.json). Results are those of
+/// transformers. Not thread-safe; distinct classifiers are independent of each other.
 class VKFORMER_API ImageClassifier {
 public:
     /// Errors: FileNotFound, CorruptFile, UnsupportedConfig (also: no classification head), MissingTensor, ShapeMismatch (of the
@@ -49,7 +49,8 @@ public:
     Result<std::vector<std::vector<ImageLabel>>> classify(std::span<const Image> images, const Progress& progress = {});
 
     /// What the patches of an image look at, layer by layer (kind encoder). Token 0 is the class token, of DeiT token 1 that for
-    /// distillation; then patches from left to right and from top to bottom. Errors: as of classify.
+    /// distillation, of DINO with registers those from 1 on; then patches from left to right and from top to bottom. Errors: as of
+    /// classify.
     Result<std::vector<AttentionWeights>> attention(const Image& image);
 
     const std::vector<std::string>& labels() const noexcept;  ///< names; "LABEL_3" where the folder has none
@@ -66,36 +67,42 @@ private:
     std::unique_ptr<Impl> impl_;
 };
 
-struct ClipOptions : VisionOptions {
+struct ImageEmbedderOptions : VisionOptions {
     bool normalize = true;  ///< vectors of length 1
 };
 
-/// A CLIP model on a device: images and texts to vectors of one space (config.json, model.safetensors, preprocessor_config.json,
-/// tokenizer.json). Results are those of transformers' CLIPModel. Not thread-safe.
-class VKFORMER_API ClipEncoder {
+/// A vision model on a device: images to vectors (config.json, model.safetensors, preprocessor_config.json) and, with a CLIP or SigLIP,
+/// texts to vectors of the same space (tokenizer.json). An image's vector is transformers' get_image_features() of CLIP and SigLIP, and
+/// otherwise the last hidden state of the class token, behind the norm. Not thread-safe.
+class VKFORMER_API ImageEmbedder {
 public:
-    /// Errors: as of ImageClassifier::load.
-    static Result<ClipEncoder> load(const std::filesystem::path& folder, const ClipOptions& options = {});
+    /// Errors: as of ImageClassifier::load, for a model with or without a classification head.
+    static Result<ImageEmbedder> load(const std::filesystem::path& folder, const ImageEmbedderOptions& options = {});
 
-    ClipEncoder(ClipEncoder&&) noexcept;
-    ClipEncoder& operator=(ClipEncoder&&) noexcept;
-    ~ClipEncoder();
+    ImageEmbedder(ImageEmbedder&&) noexcept;
+    ImageEmbedder& operator=(ImageEmbedder&&) noexcept;
+    ~ImageEmbedder();
 
     using Progress = Embedder::Progress;
 
     /// One vector per image, in order; of length 1 unless the options say otherwise. Errors: as of ImageClassifier::classify.
     Result<std::vector<std::vector<float>>> embed_images(std::span<const Image> images, const Progress& progress = {});
-    /// One vector per text, likewise. Longer texts than the model takes are cut. Errors: as of Embedder::embed.
+
+    /// Whether the model is a CLIP or SigLIP. The functions of texts give UnsupportedConfig where it is not.
+    bool reads_texts() const noexcept;
+    /// One vector per text, likewise. Longer texts than the model takes are cut. Errors: also those of Embedder::embed.
     Result<std::vector<Embedding>> embed_texts(std::span<const std::string> texts, const Progress& progress = {});
-    /// Whether embed_texts() takes this text; nothing is run. Errors: InvalidArgument.
+    /// Whether embed_texts() takes this text; nothing is run. Errors: also InvalidArgument.
     Result<void> check_text(const std::string& text) const;
 
-    /// CLIPModel's logits_per_image: of each image one number per text, cosine · logit_scale. Their softmax is the zero-shot
-    /// classification of Radford et al. 2021, section 3.1.
+    /// The models' logits_per_image: of each image one number per text, cosine · logit_scale + logit_bias.
     Result<std::vector<std::vector<float>>> score(std::span<const Image> images, std::span<const std::string> texts);
+    /// What they say of each image: of CLIP their softmax over the texts, the zero-shot classification of Radford et al. 2021, section
+    /// 3.1; of SigLIP the sigmoid of each, whatever the other texts are (Zhai et al. 2023, section 3.2). `scores`: as score() gives them.
+    std::vector<float> probabilities(std::span<const float> scores) const;
 
     std::size_t dimension() const noexcept;   ///< numbers in a vector
-    std::size_t max_length() const noexcept;  ///< tokens of a text
+    std::size_t max_length() const noexcept;  ///< tokens of a text; 0 where none is read
     const std::string& device() const noexcept;
     /// What the model's files say that was passed over because nobody knows what it does: fields, keys and tensors, a sentence each. None
     /// of files that are understood to the last field; whoever wants no others refuses a model that has some.
@@ -103,7 +110,7 @@ public:
 
 private:
     struct Impl;
-    explicit ClipEncoder(std::unique_ptr<Impl> impl) noexcept;
+    explicit ImageEmbedder(std::unique_ptr<Impl> impl) noexcept;
     std::unique_ptr<Impl> impl_;
 };
 

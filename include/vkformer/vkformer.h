@@ -691,9 +691,9 @@ typedef struct vkf_model_properties {
     int32_t end_token;       /**< that ends a sequence (the first of several), itself delivered; -1: none */
     /* Of vision models; 0 for others. */
     uint32_t labels; /**< outputs of the classification head; 0: there is none */
-    uint32_t image_height, image_width;
+    uint32_t image_height, image_width; /**< of a model that takes any size (DINO), what its preprocessor_config.json makes */
     uint32_t patch_rows, patch_columns; /**< a token each, row by row, after the special tokens */
-    uint32_t special_tokens;            /**< the class token, and DeiT's distillation token */
+    uint32_t special_tokens;            /**< the class token, DeiT's distillation token, DINO's registers */
 } vkf_model_properties;
 #define VKF_MODEL_PROPERTIES_INIT \
     { sizeof(vkf_model_properties), VKF_MODEL_DECODER, 0, 0, 0, 0, -1, -1, 0, 0, 0, 0, 0, 0 }

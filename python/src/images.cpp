@@ -70,52 +70,55 @@ void bind_images(nb::module_& module) {
             return nb::make_tuple(self.model().patch_rows(), self.model().patch_columns());
         });
 
-    using HeldClip = Held<ClipEncoder>;
-    bind_held<ClipEncoder>(module, "ClipEncoder")
+    using HeldEmbedder = Held<ImageEmbedder>;
+    bind_held<ImageEmbedder>(module, "ImageEmbedder")
         .def(
             "__init__",
-            [](HeldClip* self, const nb::bytes& path, const CommonOptions& common, const nb::object& on_progress,
+            [](HeldEmbedder* self, const nb::bytes& path, const CommonOptions& common, const nb::object& on_progress,
                std::uint32_t batch, bool normalize) {
-                ClipOptions options{vision_options(batch)};
+                ImageEmbedderOptions options{vision_options(batch)};
                 options.normalize = normalize;
-                new (self) HeldClip(path_of(path), common.in(std::move(options)), on_progress);
+                new (self) HeldEmbedder(path_of(path), common.in(std::move(options)), on_progress);
             },
             nb::arg("path"), nb::arg("common"), nb::arg("on_progress").none(), nb::kw_only(), nb::arg("batch"),
             nb::arg("normalize"))
         .def(
             "embed_images",
-            [](HeldClip& self, const std::vector<Pixels>& given, const nb::object& on_progress, const Stop& stop) {
+            [](HeldEmbedder& self, const std::vector<Pixels>& given, const nb::object& on_progress, const Stop& stop) {
                 const auto images = images_of(given);
                 const auto progress = progress_of(self.watch(), on_progress);
-                return rows_of(self.run(&stop, [&](ClipEncoder& c) { return c.embed_images(images, progress); }),
+                return rows_of(self.run(&stop, [&](ImageEmbedder& c) { return c.embed_images(images, progress); }),
                                self.model().dimension());
             },
             nb::arg("images").noconvert(), nb::arg("on_progress").none(), nb::arg("stop"))
         .def(
             "embed_texts",
-            [](HeldClip& self, const nb::list& given, const nb::object& on_progress, const Stop& stop) {
+            [](HeldEmbedder& self, const nb::list& given, const nb::object& on_progress, const Stop& stop) {
                 const auto sources = texts_of(given);
                 const auto progress = progress_of(self.watch(), on_progress);
-                const auto found = self.run(&stop, [&](ClipEncoder& c) { return c.embed_texts(sources, progress); });
+                const auto found = self.run(&stop, [&](ImageEmbedder& c) { return c.embed_texts(sources, progress); });
                 return embeddings(found, self.model().dimension());
             },
             nb::arg("texts"), nb::arg("on_progress").none(), nb::arg("stop"))
         .def(
             "score",
-            [](HeldClip& self, const std::vector<Pixels>& pixels, const nb::list& given, const Stop& stop) {
+            [](HeldEmbedder& self, const std::vector<Pixels>& pixels, const nb::list& given, const Stop& stop) {
                 const auto images = images_of(pixels);
                 const auto sources = texts_of(given);
-                return rows_of(self.run(&stop, [&](ClipEncoder& c) { return c.score(images, sources); }),
+                return rows_of(self.run(&stop, [&](ImageEmbedder& c) { return c.score(images, sources); }),
                                sources.size());
             },
             nb::arg("images").noconvert(), nb::arg("texts"), nb::arg("stop"))
         .def("check_text",
-             [](HeldClip& self, const nb::str& given) {
+             [](HeldEmbedder& self, const nb::str& given) {
                  const auto checked = self.model().check_text(text_of(given));
                  if (!checked) raise(checked.error());
              })
-        .def("dimension", [](HeldClip& self) { return self.model().dimension(); })
-        .def("max_length", [](HeldClip& self) { return self.model().max_length(); });
+        .def("probabilities",
+             [](HeldEmbedder& self, const std::vector<float>& scores) { return self.model().probabilities(scores); })
+        .def("reads_texts", [](HeldEmbedder& self) { return self.model().reads_texts(); })
+        .def("dimension", [](HeldEmbedder& self) { return self.model().dimension(); })
+        .def("max_length", [](HeldEmbedder& self) { return self.model().max_length(); });
 }
 
 }  // namespace vkformer::python

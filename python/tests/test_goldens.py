@@ -402,8 +402,39 @@ def test_images_and_texts_in_one_space(device: str) -> None:
         assert relative_error(embedder.score(images, golden["texts"]), golden["logits_per_image"]) < 3e-5
         assert embedder.embed_images(images[0]).shape == (embedder.dimension,)
         assert embedder.embed_texts("a cat").shape == (embedder.dimension,)
+        assert embedder.reads_texts
+        shares = embedder.probabilities(golden["logits_per_image"])
+        assert np.allclose(shares.sum(-1), 1, atol=1e-6)
     with vkformer.ImageEmbedder(CLIP, device, normalize=False, plain_shaders=True) as embedder:
         assert relative_error(embedder.embed_images(images), golden["image_features"]) < 1e-5
+
+
+def test_images_and_texts_with_siglip(device: str) -> None:
+    golden = read_json("modern_vision", "siglip", "golden.json")
+    images = [PICTURES / name for name in golden["images"]]
+    with vkformer.ImageEmbedder(GOLDENS / "modern_vision" / "siglip", device, plain_shaders=True) as embedder:
+        assert relative_error(embedder.embed_images(images), golden["image_embeds"]) < 1e-5
+        assert relative_error(embedder.embed_texts(golden["texts"]), golden["text_embeds"]) < 1e-5
+        scores = embedder.score(images, golden["texts"])
+        assert relative_error(scores, golden["logits_per_image"]) < 3e-5
+        assert relative_error(embedder.probabilities(scores), golden["probabilities"]) < 1e-4
+        assert embedder.probabilities(scores[0]).shape == scores[0].shape
+        assert embedder.probabilities(np.zeros((2, 0), np.float32)).shape == (2, 0)
+
+
+def test_images_alone_with_dino(device: str) -> None:
+    golden = read_json("modern_vision", "dino", "golden.json")
+    images = [PICTURES / name for name in golden["images"]]
+    folder = GOLDENS / "modern_vision" / "dino"
+    with vkformer.ImageEmbedder(folder, device, normalize=False, plain_shaders=True) as embedder:
+        assert relative_error(embedder.embed_images(images), golden["class_token"]) < 1e-5
+        assert not embedder.reads_texts
+        assert embedder.max_length == 0
+        with pytest.raises(vkformer.UnsupportedConfigError, match="images only"):
+            embedder.embed_texts("a cat")
+    with vkformer.ImageClassifier(folder, device, plain_shaders=True) as classifier:
+        found = sorted(classifier.classify(images[0]), key=lambda label: label.index)
+        assert relative_error([label.logit for label in found], golden["logits"][0]) < 1e-5
 
 
 def test_every_device_says_the_same(any_device: str) -> None:

@@ -30,7 +30,7 @@ def decode_image(file: bytes) -> UInt8Array:
 
 
 class ImageClassifier(Model[_core.ImageClassifier]):
-    """A ViT or DeiT with a classification head, from a folder. Results are those of transformers.
+    """A ViT, DeiT or DINOv2 with a classification head, from a folder. Results are those of transformers.
 
     path: a folder with config.json, model.safetensors, preprocessor_config.json.
     device, dtype: as of Translator. batch: images in one run at most. Further keyword arguments: vkformer.CommonArguments.
@@ -80,8 +80,8 @@ class ImageClassifier(Model[_core.ImageClassifier]):
     def attention(self, image: ArrayLike) -> list[AttentionWeights]:
         """What the patches of an image look at, layer by layer.
 
-        Token 0 is the class token, of DeiT token 1 that for distillation; then patches from left to right and from top to
-        bottom, ``patch_rows`` times ``patch_columns``.
+        Token 0 is the class token, of DeiT token 1 that for distillation, of DINO with registers those from 1 on; then
+        patches from left to right and from top to bottom, ``patch_rows`` times ``patch_columns``.
         """
         given = _inputs.pixels(image)
         return [AttentionWeights(*layer) for layer in self._run(lambda stop: self._core.attention(given, stop))]
@@ -109,10 +109,13 @@ class ImageClassifier(Model[_core.ImageClassifier]):
         ]
 
 
-class ImageEmbedder(Model[_core.ClipEncoder]):
-    """A CLIP model: images and texts to vectors of one space. Results are those of transformers' CLIPModel.
+class ImageEmbedder(Model[_core.ImageEmbedder]):
+    """Images to vectors and, with a CLIP or SigLIP, texts to vectors of the same space, as transformers gives them.
 
-    path: a folder with config.json, model.safetensors, preprocessor_config.json, tokenizer.json.
+    An image's vector is get_image_features() of CLIP and SigLIP; of DINOv2, DINOv3, ViT and DeiT it is the last hidden
+    state of the class token.
+
+    path: a folder with config.json, model.safetensors, preprocessor_config.json and, to read texts, tokenizer.json.
     device, dtype, batch and further keyword arguments: as of ImageClassifier, and what images are.
     normalize: vectors of length 1.
     """
@@ -129,7 +132,7 @@ class ImageEmbedder(Model[_core.ClipEncoder]):
     ) -> None:
         options, on_progress = _inputs.common(device, dtype, **common)
         super().__init__(
-            _core.ClipEncoder(
+            _core.ImageEmbedder(
                 _inputs.path(path),
                 options,
                 on_progress,
@@ -165,7 +168,7 @@ class ImageEmbedder(Model[_core.ClipEncoder]):
         return vectors[0] if isinstance(texts, str) else vectors
 
     def score(self, images: ArrayLike, texts: Iterable[str]) -> FloatArray:
-        """CLIPModel's logits_per_image, float32 [images, texts]; their softmax is the zero-shot classification."""
+        """How well texts fit images: the models' logits_per_image, float32 [images, texts]."""
         given = [_inputs.pixels(images)] if _inputs.is_one_image(images) else _inputs.images(images)
         read = _inputs.texts(texts, "texts")
         return self._run(lambda stop: self._core.score(given, read, stop))
@@ -175,6 +178,13 @@ class ImageEmbedder(Model[_core.ClipEncoder]):
         given = [_inputs.pixels(images)] if _inputs.is_one_image(images) else _inputs.images(images)
         read = _inputs.texts(texts, "texts")
         return await self._run_async(lambda stop: self._core.score(given, read, stop))
+
+    def probabilities(self, scores: FloatArray) -> FloatArray:
+        """What ``score`` says, of its shape: with CLIP the softmax over the texts, with SigLIP the sigmoid of each."""
+        given = np.atleast_1d(np.asarray(scores, dtype=np.float32))
+        rows = given.reshape(-1, given.shape[-1]) if given.size else []
+        found = [self._core.probabilities(row.tolist()) for row in rows]
+        return np.array(found, dtype=np.float32).reshape(given.shape)
 
     def check_text(self, text: str) -> None:
         """Raises where ``embed_texts`` does not take the text; runs nothing."""
@@ -187,6 +197,11 @@ class ImageEmbedder(Model[_core.ClipEncoder]):
         return self._core.dimension()
 
     @property
+    def reads_texts(self) -> bool:
+        """Whether it is a CLIP or SigLIP; what takes texts raises where it is not."""
+        return self._core.reads_texts()
+
+    @property
     def max_length(self) -> int:
-        """Tokens of a text at most."""
+        """Tokens of a text at most; 0 where none is read."""
         return self._core.max_length()

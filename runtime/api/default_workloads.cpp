@@ -34,12 +34,13 @@ Workloads workloads_of(const models::Opened<models::Decoder>& opened, DType dtyp
 
 Workloads workloads_of(const models::Opened<models::VisionEncoder>& opened, DType dtype, models::WeightFormat) {
     VKFORMER_TRY(const auto encoder, opened.load());
-    return image_workload(encoder, label_head(encoder), dtype);
+    const bool has_labels = encoder.config().labels > 0;
+    return image_workload(encoder, has_labels ? label_head(encoder) : image_vector_head(encoder, true), dtype);
 }
 
 Workloads workloads_of(const models::Opened<models::Clip>& opened, DType dtype, models::WeightFormat) {
     VKFORMER_TRY(const auto clip, opened.load());
-    return image_workload(clip.vision, clip_image_head(clip, ClipOptions().normalize), dtype);
+    return image_workload(clip.vision, image_vector_head(clip.vision, true), dtype);
 }
 
 Workloads workloads_of(const models::Opened<models::SpeechModel>& opened, DType dtype, models::WeightFormat weights) {

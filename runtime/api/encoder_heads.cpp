@@ -39,9 +39,9 @@ decoding::ImageHead label_head(const models::VisionEncoder& encoder) {
     return [encoder](graph::Graph& graph, graph::Value hidden) { return encoder.add_classifier(graph, hidden); };
 }
 
-decoding::ImageHead clip_image_head(const models::Clip& clip, bool normalize) {
-    return [clip, normalize](graph::Graph& graph, graph::Value hidden) -> Result<graph::Value> {
-        VKFORMER_TRY(const graph::Value x, clip.vision.add_embedding(graph, hidden));
+decoding::ImageHead image_vector_head(const models::VisionEncoder& encoder, bool normalize) {
+    return [encoder, normalize](graph::Graph& graph, graph::Value hidden) -> Result<graph::Value> {
+        VKFORMER_TRY(const graph::Value x, encoder.add_embedding(graph, hidden));
         return finish(graph, x, normalize);
     };
 }

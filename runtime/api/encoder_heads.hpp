@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/// What Embedder, CrossEncoder, ImageClassifier and ClipEncoder put behind their encoders.
+/// What Embedder, CrossEncoder, ImageClassifier and ImageEmbedder put behind their encoders.
 #pragma once
 
 #include <filesystem>
@@ -21,8 +21,8 @@ Result<decoding::EncoderHead> score_head(const std::filesystem::path& path, cons
 
 /// An image's logits.
 decoding::ImageHead label_head(const models::VisionEncoder& encoder);
-/// The vectors of CLIP, whose length is 1 if `normalize`.
-decoding::ImageHead clip_image_head(const models::Clip& clip, bool normalize);
+/// Vectors, whose length is 1 if `normalize`: of images, and of texts that CLIP and SigLIP read.
+decoding::ImageHead image_vector_head(const models::VisionEncoder& encoder, bool normalize);
 decoding::EncoderHead clip_text_head(const models::Clip& clip, bool normalize);
 
 }  // namespace vkformer::api

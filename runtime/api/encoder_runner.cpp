@@ -90,6 +90,10 @@ Result<text::Encoding> EncoderRunner::encode(const EncoderInput& input) const {
     // Who scores by a decoder puts the parts of its prompt into both texts, line feeds at their ends too.
     if (input.second && encoder_->config().is_causal)
         return tokenizer_->encode_for_encoder(input.first, input.second, max_length_);
+    if (padding_) {
+        VKFORMER_CHECK(text::check_utf8(input.first));
+        return tokenizer_->encode_for_encoder(padding_->written(input.first), {}, max_length_);
+    }
     VKFORMER_TRY(const std::string_view first, trimmed(input.first));
     std::optional<std::string_view> second;
     if (input.second) {
@@ -127,6 +131,11 @@ Result<void> EncoderRunner::set_prompt(const PairPrompt& prompt) {
     return {};
 }
 
+Result<void> EncoderRunner::pad_texts(const std::filesystem::path& folder) {
+    VKFORMER_TRY(padding_, PaddedTexts::read(folder, *tokenizer_));
+    return {};
+}
+
 Result<void> EncoderRunner::check(const EncoderInput& input) const {
     VKFORMER_CHECK(encode(input));
     return {};
@@ -142,15 +151,17 @@ Result<std::vector<EncoderOutput>> EncoderRunner::run(std::span<const EncoderInp
         cut_behind(*encoding, encoder_->config().end_token);
         encodings.push_back(*std::move(encoding));
     }
+    std::vector<EncoderOutput> outputs;
     const bool has_types = encoder_->config().types > 1;
-    for (const text::Encoding& encoding : encodings)
+    for (text::Encoding& encoding : encodings) {
+        outputs.push_back({.values = {}, .tokens = encoding.ids.size(), .cut = encoding.cut});
+        if (padding_) padding_->fill(encoding.ids, encoder_->config().max_positions);
         texts.push_back(
             {.tokens = encoding.ids,
              .types = has_types ? std::span<const std::int32_t>(encoding.types) : std::span<const std::int32_t>()});
+    }
     VKFORMER_TRY(auto rows, session_->run(texts, progress));
-    std::vector<EncoderOutput> outputs;
-    for (std::size_t i = 0; i < rows.size(); ++i)
-        outputs.push_back({.values = std::move(rows[i]), .tokens = encodings[i].ids.size(), .cut = encodings[i].cut});
+    for (std::size_t i = 0; i < rows.size(); ++i) outputs[i].values = std::move(rows[i]);
     return outputs;
 }
 

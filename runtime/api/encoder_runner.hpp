@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "api/open_backend.hpp"
+#include "api/padded_texts.hpp"
 #include "api/yes_no_reranker.hpp"
 #include "decoding/encoder_session.hpp"
 #include "models/encoder.hpp"
@@ -50,6 +51,9 @@ public:
     /// of max_length), and the tokenizer's.
     Result<void> set_prompt(const PairPrompt& prompt);
 
+    /// Texts are written and padded as SigLIP reads them from now on. Errors: as of PaddedTexts::read.
+    Result<void> pad_texts(const std::filesystem::path& folder);
+
     /// Whether run() takes this input; nothing is run. Errors: InvalidArgument.
     Result<void> check(const EncoderInput& input) const;
 
@@ -75,6 +79,7 @@ private:
     std::shared_ptr<OpenedBackend> device_;
     std::optional<decoding::EncoderSession> session_;
     std::optional<EncodedPrompt> prompt_;
+    std::optional<PaddedTexts> padding_;
     std::size_t max_length_ = 0;
 };
 

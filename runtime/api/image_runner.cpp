@@ -18,20 +18,6 @@ Result<std::vector<tuning::Workload>> image_workload(const models::VisionEncoder
 
 namespace {
 
-/// What the processor makes is what the model takes. A CLIP processor without crop gives what the picture's shape says, so it is
-/// asked again for each.
-Result<void> check_size(const images::ImageProcessor& processor, const models::VisionConfig& config) {
-    if (config.channels != 3)
-        return Error{ErrorCode::UnsupportedConfig, "the model takes images of " + std::to_string(config.channels) +
-                                                       " channels; pictures are read with three"};
-    const auto size = processor.output_size();
-    if (!size || (size->height == config.image_height && size->width == config.image_width)) return {};
-    return Error{ErrorCode::ShapeMismatch, "preprocessor_config.json makes images of " + std::to_string(size->height) +
-                                               " × " + std::to_string(size->width) + " pixels, the model takes " +
-                                               std::to_string(config.image_height) + " × " +
-                                               std::to_string(config.image_width)};
-}
-
 Error in_image(Error error, std::size_t index) {
     error.message = "image " + std::to_string(index + 1) + ": " + error.message;
     return error;
@@ -39,12 +25,25 @@ Error in_image(Error error, std::size_t index) {
 
 }  // namespace
 
+Result<models::VisionEncoder> fitted_to(const images::ImageProcessor& processor, models::VisionEncoder encoder) {
+    const auto made = processor.output_size();
+    if (!made) return encoder;
+    auto fitted = encoder.at_size(made->height, made->width);
+    if (fitted) return fitted;
+    const ErrorCode code = encoder.is_resizable() ? ErrorCode::UnsupportedConfig : fitted.error().code;
+    return Error{code, "preprocessor_config.json: " + fitted.error().message};
+}
+
 Result<ImageRunner> ImageRunner::load(const std::filesystem::path& folder, models::VisionEncoder encoder,
                                       decoding::ImageHead head, const EncoderOptions& options) {
     VKFORMER_TRY(auto processor, images::ImageProcessor::open(folder));
-    VKFORMER_CHECK(check_size(processor, encoder.config()));
+    if (encoder.config().channels != 3)
+        return Error{ErrorCode::UnsupportedConfig, "the model takes images of " +
+                                                       std::to_string(encoder.config().channels) +
+                                                       " channels; pictures are read with three"};
+    VKFORMER_TRY(auto fitted, fitted_to(processor, std::move(encoder)));
     ImageRunner runner(std::move(processor));
-    runner.encoder_ = std::make_unique<models::VisionEncoder>(std::move(encoder));
+    runner.encoder_ = std::make_unique<models::VisionEncoder>(std::move(fitted));
     const DType dtype = dtype_of(options);
     VKFORMER_TRY(auto device,
                  open_backend(open_options(options), [&] { return image_workload(*runner.encoder_, head, dtype); }));
@@ -57,15 +56,26 @@ Result<ImageRunner> ImageRunner::load(const std::filesystem::path& folder, model
 Result<std::vector<decoding::ImageResult>> ImageRunner::run(std::span<const Image> images,
                                                             const Embedder::Progress& progress) {
     const auto pixels = [&](std::size_t index) -> Result<std::vector<float>> {
-        auto values = processor_.process(images[index]);
+        auto values = process(images[index]);
         if (!values) return in_image(std::move(values).error(), index);
         return values;
     };
     return session_->run(images.size(), pixels, progress);
 }
 
+Result<std::vector<float>> ImageRunner::process(const Image& image) const {
+    VKFORMER_TRY(auto pixels, processor_.process(image));
+    const images::TargetSize made = processor_.size_of(image);
+    const models::VisionConfig& config = encoder_->config();
+    if (made.height == config.image_height && made.width == config.image_width) return pixels;
+    return Error{ErrorCode::InvalidArgument, "preprocessor_config.json makes " + std::to_string(made.height) + " × " +
+                                                 std::to_string(made.width) + " pixels of it, the model takes " +
+                                                 std::to_string(config.image_height) + " × " +
+                                                 std::to_string(config.image_width)};
+}
+
 Result<decoding::ImageResult> ImageRunner::run_with_attention(const Image& image) {
-    VKFORMER_TRY(const std::vector<float> pixels, processor_.process(image));
+    VKFORMER_TRY(const std::vector<float> pixels, process(image));
     return session_->run_with_attention(pixels);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/// What ImageClassifier and ClipEncoder share: a vision model and its image processor on a device.
+/// What ImageClassifier and ImageEmbedder share: a vision model and its image processor on a device.
 #pragma once
 
 #include <filesystem>
@@ -18,6 +18,10 @@ namespace vkformer::api {
 Result<std::vector<tuning::Workload>> image_workload(const models::VisionEncoder& encoder,
                                                      const decoding::ImageHead& head, DType dtype);
 
+/// The encoder for images of the size that the processor makes; as it is, where that depends on the picture. Errors: ShapeMismatch (it
+/// takes others), UnsupportedConfig (a size that DINO cannot take).
+Result<models::VisionEncoder> fitted_to(const images::ImageProcessor& processor, models::VisionEncoder encoder);
+
 class ImageRunner {
 public:
     /// Errors: as of ImageClassifier::load.
@@ -33,6 +37,9 @@ public:
 
 private:
     explicit ImageRunner(images::ImageProcessor processor) : processor_(std::move(processor)) {}
+
+    /// What the model takes. Errors: InvalidArgument (the processor makes something of another size).
+    Result<std::vector<float>> process(const Image& image) const;
 
     std::unique_ptr<models::VisionEncoder> encoder_;  // what the session borrows stays where it is
     images::ImageProcessor processor_;

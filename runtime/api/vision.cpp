@@ -2,7 +2,9 @@
 #include "vkformer/vision.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <optional>
 
 #include "api/encoder_heads.hpp"
 #include "api/encoder_runner.hpp"
@@ -68,7 +70,7 @@ Result<ImageClassifier> ImageClassifier::load(const std::filesystem::path& folde
     if (encoder.config().labels == 0)
         return Error{ErrorCode::UnsupportedConfig, folder.string() +
                                                        ": the model has no classification head (its \"architectures\" "
-                                                       "name no \"…ForImageClassification\")"};
+                                                       "name no \"…ForImageClassification\"), and gives vectors alone"};
     std::vector<std::string> labels = names_of(encoder.config());
     auto head = api::label_head(encoder);
     VKFORMER_TRY(auto runner, api::ImageRunner::load(folder, std::move(encoder), std::move(head), options));
@@ -98,54 +100,86 @@ Result<std::vector<AttentionWeights>> ImageClassifier::attention(const Image& im
     return layers;
 }
 
-// ---- CLIP -----------------------------------------------------------------------------------------------------------
+// ---- vectors --------------------------------------------------------------------------------------------------------
 
-struct ClipEncoder::Impl {
+struct ImageEmbedder::Impl {
     api::ImageRunner images;
-    api::EncoderRunner texts;
-    double logit_scale;
+    std::optional<api::EncoderRunner> texts;  ///< of CLIP and SigLIP, and so what follows
+    double logit_scale = 1, logit_bias = 0;
+    models::ProblemType problem = models::ProblemType::one_label;
     std::vector<std::string> notes;
 };
 
-ClipEncoder::ClipEncoder(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
-ClipEncoder::ClipEncoder(ClipEncoder&&) noexcept = default;
-ClipEncoder& ClipEncoder::operator=(ClipEncoder&&) noexcept = default;
-ClipEncoder::~ClipEncoder() = default;
+ImageEmbedder::ImageEmbedder(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+ImageEmbedder::ImageEmbedder(ImageEmbedder&&) noexcept = default;
+ImageEmbedder& ImageEmbedder::operator=(ImageEmbedder&&) noexcept = default;
+ImageEmbedder::~ImageEmbedder() = default;
 
-std::size_t ClipEncoder::dimension() const noexcept { return impl_->images.encoder().dimension(); }
-std::size_t ClipEncoder::max_length() const noexcept { return impl_->texts.max_length(); }
-const std::string& ClipEncoder::device() const noexcept { return impl_->images.device()->description; }
-const std::vector<std::string>& ClipEncoder::notes() const noexcept { return impl_->notes; }
+bool ImageEmbedder::reads_texts() const noexcept { return impl_->texts.has_value(); }
+std::size_t ImageEmbedder::dimension() const noexcept { return impl_->images.encoder().dimension(); }
+std::size_t ImageEmbedder::max_length() const noexcept { return impl_->texts ? impl_->texts->max_length() : 0; }
+const std::string& ImageEmbedder::device() const noexcept { return impl_->images.device()->description; }
+const std::vector<std::string>& ImageEmbedder::notes() const noexcept { return impl_->notes; }
 
-Result<ClipEncoder> ClipEncoder::load(const std::filesystem::path& folder, const ClipOptions& options) {
-    VKFORMER_TRY(const auto clip, models::load_clip(folder));
-    VKFORMER_TRY(auto images,
-                 api::ImageRunner::load(folder, clip.vision, api::clip_image_head(clip, options.normalize), options));
-    VKFORMER_TRY(auto texts, api::EncoderRunner::load(folder, clip.text, api::clip_text_head(clip, options.normalize),
-                                                      0, options, images.device()));
-    return ClipEncoder(std::make_unique<Impl>(Impl{
-        .images = std::move(images), .texts = std::move(texts), .logit_scale = clip.logit_scale, .notes = clip.notes}));
+namespace {
+
+Error reads_no_texts() {
+    return Error{ErrorCode::UnsupportedConfig,
+                 "the model sees images only: it has no vectors of texts, as CLIP and SigLIP have"};
 }
 
-Result<std::vector<std::vector<float>>> ClipEncoder::embed_images(std::span<const Image> images,
-                                                                  const Progress& progress) {
+}  // namespace
+
+Result<ImageEmbedder> ImageEmbedder::load(const std::filesystem::path& folder, const ImageEmbedderOptions& options) {
+    VKFORMER_TRY(const auto opened,
+                 models::open_model(folder, std::array{models::ModelKind::vision, models::ModelKind::clip}));
+    const auto load_images = [&](const models::VisionEncoder& encoder) {
+        return api::ImageRunner::load(folder, encoder, api::image_vector_head(encoder, options.normalize), options);
+    };
+    if (const auto* const vision = std::get_if<models::Opened<models::VisionEncoder>>(&opened)) {
+        VKFORMER_TRY(const auto encoder, vision->load());
+        VKFORMER_TRY(auto images, load_images(encoder));
+        return ImageEmbedder(
+            std::make_unique<Impl>(Impl{.images = std::move(images), .texts = {}, .notes = encoder.notes}));
+    }
+    VKFORMER_TRY(const auto clip, std::get<models::Opened<models::Clip>>(opened).load());
+    VKFORMER_TRY(auto images, load_images(clip.vision));
+    VKFORMER_TRY(auto texts, api::EncoderRunner::load(folder, clip.text, api::clip_text_head(clip, options.normalize),
+                                                      0, options, images.device()));
+    if (clip.pads_texts) VKFORMER_CHECK(texts.pad_texts(folder));
+    return ImageEmbedder(std::make_unique<Impl>(
+        Impl{.images = std::move(images),
+             .texts = std::move(texts),
+             .logit_scale = clip.logit_scale,
+             .logit_bias = clip.logit_bias,
+             .problem = clip.is_sigmoid ? models::ProblemType::many_labels : models::ProblemType::one_label,
+             .notes = clip.notes}));
+}
+
+Result<std::vector<std::vector<float>>> ImageEmbedder::embed_images(std::span<const Image> images,
+                                                                    const Progress& progress) {
     VKFORMER_TRY(auto results, impl_->images.run(images, progress));
     std::vector<std::vector<float>> vectors;
     for (decoding::ImageResult& result : results) vectors.push_back(std::move(result.values));
     return vectors;
 }
 
-Result<std::vector<Embedding>> ClipEncoder::embed_texts(std::span<const std::string> texts, const Progress& progress) {
+Result<std::vector<Embedding>> ImageEmbedder::embed_texts(std::span<const std::string> texts,
+                                                          const Progress& progress) {
+    if (!impl_->texts) return reads_no_texts();
     std::vector<api::EncoderInput> inputs;
     for (const std::string& text : texts) inputs.push_back({.first = text});
-    VKFORMER_TRY(auto outputs, impl_->texts.run(inputs, "text", progress));
+    VKFORMER_TRY(auto outputs, impl_->texts->run(inputs, "text", progress));
     std::vector<Embedding> embeddings;
     for (api::EncoderOutput& output : outputs)
         embeddings.push_back({.values = std::move(output.values), .tokens = output.tokens, .cut = output.cut});
     return embeddings;
 }
 
-Result<void> ClipEncoder::check_text(const std::string& text) const { return impl_->texts.check({.first = text}); }
+Result<void> ImageEmbedder::check_text(const std::string& text) const {
+    if (!impl_->texts) return reads_no_texts();
+    return impl_->texts->check({.first = text});
+}
 
 namespace {
 
@@ -162,17 +196,23 @@ double cosine(std::span<const float> a, std::span<const float> b) {
 
 }  // namespace
 
-Result<std::vector<std::vector<float>>> ClipEncoder::score(std::span<const Image> images,
-                                                           std::span<const std::string> texts) {
-    VKFORMER_TRY(const auto image_vectors, embed_images(images));
+Result<std::vector<std::vector<float>>> ImageEmbedder::score(std::span<const Image> images,
+                                                             std::span<const std::string> texts) {
     VKFORMER_TRY(const auto text_vectors, embed_texts(texts));
+    VKFORMER_TRY(const auto image_vectors, embed_images(images));
     std::vector<std::vector<float>> scores;
     for (const auto& image : image_vectors) {
         auto& row = scores.emplace_back();
         for (const Embedding& text : text_vectors)
-            row.push_back(static_cast<float>(cosine(image, text.values) * impl_->logit_scale));
+            row.push_back(static_cast<float>(cosine(image, text.values) * impl_->logit_scale + impl_->logit_bias));
     }
     return scores;
+}
+
+std::vector<float> ImageEmbedder::probabilities(std::span<const float> scores) const {
+    if (scores.empty()) return {};
+    const auto p = probabilities_of(scores, impl_->problem);
+    return {p.begin(), p.end()};
 }
 
 }  // namespace vkformer

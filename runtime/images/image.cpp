@@ -24,11 +24,16 @@ constexpr std::array<std::uint8_t, 3> kJpeg = {0xFF, 0xD8, 0xFF};
 
 namespace images {
 
-Result<Image> make_image(std::uint64_t width, std::uint64_t height) {
+Result<void> check_size(std::uint64_t width, std::uint64_t height) {
     if (width == 0 || height == 0 || width > kLargestSide || height > kLargestSide || width * height > kMostPixels)
         return Error{ErrorCode::CorruptFile, "the image has " + std::to_string(width) + " × " + std::to_string(height) +
                                                  " pixels; 1 to " + std::to_string(kLargestSide) + " to a side and " +
                                                  std::to_string(kMostPixels) + " in all are read"};
+    return {};
+}
+
+Result<Image> make_image(std::uint64_t width, std::uint64_t height) {
+    VKFORMER_CHECK(check_size(width, height));
     Image image{.width = static_cast<std::uint32_t>(width), .height = static_cast<std::uint32_t>(height), .rgb = {}};
     image.rgb.resize(width * height * 3);
     return image;

@@ -28,11 +28,22 @@ struct Family {
     Resample filter;
     bool crops;
     std::array<float, 3> mean, deviation;
+    bool resizes_values = false;  ///< scaled to 0 to 1 before they are resized, so that nothing is rounded to bytes
 };
-constexpr std::array<Family, 3> kFamilies = {{
+constexpr std::array<Family, 6> kFamilies = {{
     {"CLIP", {.shortest = 224}, true, Resample::bicubic, true, kClipMean, kClipDeviation},
     {"ViT", {.height = 224, .width = 224}, false, Resample::bilinear, false, kHalf, kHalf},
     {"DeiT", {.height = 256, .width = 256}, false, Resample::bicubic, true, kImageNetMean, kImageNetDeviation},
+    {"Bit", {.shortest = 224}, true, Resample::bicubic, true, kClipMean, kClipDeviation},
+    {"DINOv3ViT",
+     {.height = 224, .width = 224},
+     false,
+     Resample::bilinear,
+     false,
+     kImageNetMean,
+     kImageNetDeviation,
+     true},
+    {"Siglip", {.height = 224, .width = 224}, false, Resample::bicubic, false, kHalf, kHalf},
 }};
 
 /// By image_processor_type: "CLIPImageProcessor", "CLIPImageProcessorFast", of old feature_extractor_type: "CLIPFeatureExtractor".
@@ -144,6 +155,7 @@ Result<ImageProcessor> ImageProcessor::parse(const Config& config) {
     const auto filter = number == 99 ? family->filter : resample_of(number);
     if (!filter) return config.unsupported("resample", "1 (Lanczos), 2 (bilinear), 3 (bicubic), 4 (box)");
     p.filter_ = *filter;
+    p.resizes_values_ = family->resizes_values;
     VKFORMER_TRY(const bool crops, config.boolean("do_center_crop", family->crops));
     if (crops && !family->crops) return config.unsupported("do_center_crop", "false for this processor");
     if (crops) {
@@ -176,11 +188,21 @@ std::optional<TargetSize> ImageProcessor::output_size() const noexcept {
     return resize_ && resize_->shortest == 0 ? resize_ : std::nullopt;
 }
 
+TargetSize ImageProcessor::size_of(const Image& image) const noexcept {
+    if (crop_) return *crop_;
+    return resize_ ? size_for(*resize_, image) : TargetSize{.height = image.height, .width = image.width};
+}
+
 Result<std::vector<float>> ImageProcessor::process(const Image& image) const {
     if (image.width == 0 || image.height == 0 || image.rgb.size() != std::uint64_t{image.width} * image.height * 3)
         return Error{ErrorCode::InvalidArgument, "an image of " + std::to_string(image.width) + " × " +
                                                      std::to_string(image.height) + " pixels cannot have " +
                                                      std::to_string(image.rgb.size()) + " bytes"};
+    if (resize_ && resizes_values_) {
+        const TargetSize size = size_for(*resize_, image);
+        VKFORMER_TRY(const auto resized, resize_values(image, size.width, size.height, filter_));
+        return planes_of(resized);
+    }
     Image resized;
     const Image* source = &image;
     if (resize_) {
@@ -193,18 +215,19 @@ Result<std::vector<float>> ImageProcessor::process(const Image& image) const {
         VKFORMER_TRY(cropped, center_crop(*source, crop_->width, crop_->height));
         source = &cropped;
     }
-    // Each step rounds to float32, as transformers does.
-    const std::size_t plane = std::size_t{source->width} * source->height;
-    std::vector<float> values(plane * 3);
-    for (std::size_t i = 0; i < plane; ++i)
-        for (std::size_t c = 0; c < 3; ++c) {
-            values[c * plane + i] = value_of(source->rgb[i * 3 + c], c);
-        }
-    return values;
+    return planes_of(source->rgb);
 }
 
-float ImageProcessor::value_of(std::uint8_t byte, std::size_t channel) const noexcept {
-    const float value = rescale_ ? static_cast<float>(byte * *rescale_) : byte;
+std::vector<float> ImageProcessor::planes_of(const auto& values) const {
+    const std::size_t plane = values.size() / 3;
+    std::vector<float> planes(values.size());
+    for (std::size_t i = 0; i < plane; ++i)
+        for (std::size_t c = 0; c < 3; ++c) planes[c * plane + i] = value_of(values[i * 3 + c], c);
+    return planes;
+}
+
+float ImageProcessor::value_of(float byte, std::size_t channel) const noexcept {
+    const float value = rescale_ ? static_cast<float>(static_cast<double>(byte) * *rescale_) : byte;
     return normalize_ ? (value - normalize_->mean[channel]) / normalize_->deviation[channel] : value;
 }
 

@@ -20,7 +20,8 @@ struct TargetSize {
     std::uint32_t shortest = 0;
 };
 
-/// The steps of Hugging Face's CLIPImageProcessor, ViTImageProcessor and DeiTImageProcessor, in their order. A plain value.
+/// The steps of Hugging Face's image processors of CLIP, SigLIP, ViT, DeiT, DINOv2 (BitImageProcessor) and DINOv3, in their order. A plain
+/// value.
 class ImageProcessor {
 public:
     /// The file of a folder. Its old spellings count too (feature_extractor_type, a size that is one number). Errors: FileNotFound,
@@ -34,6 +35,8 @@ public:
 
     /// The size of what process gives; none where it depends on the picture.
     std::optional<TargetSize> output_size() const noexcept;
+    /// The size of what process gives of this picture.
+    TargetSize size_of(const Image& image) const noexcept;
 
     /// What becomes of each channel: (value − mean) / deviation; values are 0 to 1.
     struct Normalization {
@@ -43,9 +46,12 @@ public:
     const std::optional<Normalization>& normalization() const noexcept { return normalize_; }
 
 private:
-    float value_of(std::uint8_t byte, std::size_t channel) const noexcept;
+    float value_of(float byte, std::size_t channel) const noexcept;
+    /// The values of line by line, three for each pixel, as planes. Each step rounds to float32, as transformers does.
+    std::vector<float> planes_of(const auto& values) const;
 
     std::optional<TargetSize> resize_;
+    bool resizes_values_ = false;  ///< without rounding to bytes
     Resample filter_ = Resample::bilinear;
     std::optional<TargetSize> crop_;
     std::optional<double> rescale_;

@@ -44,18 +44,20 @@ double value_of(Resample filter, double x) {
     return 0;
 }
 
-/// What a pixel of the result is made of: weights of the pixels from `first` on, in fixed point; their sum is 1.
+/// What a pixel of the result is made of: weights of the pixels from `first` on, whose sum is 1. Fixed: in fixed point.
+template <class Weight>
 struct Window {
     std::size_t first = 0;
-    std::vector<std::int32_t> weights;
+    std::vector<Weight> weights;
 };
+using FixedWindow = Window<std::int32_t>;
 
 std::int32_t fixed(double weight) {
     return static_cast<std::int32_t>(std::trunc(weight * (1 << kFractionBits) + (weight < 0 ? -0.5 : 0.5)));
 }
 
 /// The window of pixel `index` of `out`, from a line of `in` pixels.
-Window window_of(Resample filter, std::uint32_t in, std::uint32_t out, std::uint32_t index) {
+Window<double> window_of(Resample filter, std::uint32_t in, std::uint32_t out, std::uint32_t index) {
     const double scale = static_cast<double>(in) / out, stretch = std::max(scale, 1.0);
     const double support = support_of(filter) * stretch, centre = (index + 0.5) * scale;
     const auto first = static_cast<std::size_t>(std::max(centre - support + 0.5, 0.0));
@@ -66,13 +68,12 @@ Window window_of(Resample filter, std::uint32_t in, std::uint32_t out, std::uint
         values.push_back(value_of(filter, (static_cast<double>(i) - centre + 0.5) * (1 / stretch)));
         sum += values.back();
     }
-    Window window{.first = first, .weights = {}};
-    for (const double value : values) window.weights.push_back(fixed(sum == 0 ? value : value / sum));
-    return window;
+    for (double& value : values) value = sum == 0 ? value : value / sum;
+    return {.first = first, .weights = std::move(values)};
 }
 
 /// Σ weight · pixel of one channel, to the nearest byte. `step`: between the channel's values.
-std::uint8_t weighted_sum(const Window& window, const std::uint8_t* line, std::size_t step) {
+std::uint8_t weighted_sum(const FixedWindow& window, const std::uint8_t* line, std::size_t step) {
     // |weights| sum to less than 2, so the sum stays below 255 · 2^23 < 2^31
     std::int32_t sum = 1 << (kFractionBits - 1);
     const std::uint8_t* pixel = line + window.first * step;
@@ -83,19 +84,28 @@ std::uint8_t weighted_sum(const Window& window, const std::uint8_t* line, std::s
     return static_cast<std::uint8_t>(std::clamp(sum >> kFractionBits, 0, 255));
 }
 
-std::vector<Window> windows_of(Resample filter, std::uint32_t in, std::uint32_t out) {
-    std::vector<Window> windows;
+std::vector<Window<double>> windows_of(Resample filter, std::uint32_t in, std::uint32_t out) {
+    std::vector<Window<double>> windows;
     for (std::uint32_t i = 0; i < out; ++i) windows.push_back(window_of(filter, in, out, i));
+    return windows;
+}
+
+std::vector<FixedWindow> fixed_windows_of(Resample filter, std::uint32_t in, std::uint32_t out) {
+    std::vector<FixedWindow> windows;
+    for (const auto& window : windows_of(filter, in, out)) {
+        auto& rounded = windows.emplace_back(FixedWindow{.first = window.first, .weights = {}});
+        for (const double weight : window.weights) rounded.weights.push_back(fixed(weight));
+    }
     return windows;
 }
 
 Result<Image> resize_columns(const Image& image, std::uint32_t width, Resample filter) {
     VKFORMER_TRY(Image result, make_image(width, image.height));
-    const std::vector<Window> windows = windows_of(filter, image.width, width);
+    const auto windows = fixed_windows_of(filter, image.width, width);
     auto out = result.rgb.begin();
     for (std::size_t y = 0; y < image.height; ++y) {
         const std::uint8_t* const line = image.rgb.data() + y * image.width * 3;
-        for (const Window& window : windows)
+        for (const FixedWindow& window : windows)
             for (std::size_t c = 0; c < 3; ++c) *out++ = weighted_sum(window, line + c, 3);
     }
     return result;
@@ -105,8 +115,26 @@ Result<Image> resize_rows(const Image& image, std::uint32_t height, Resample fil
     VKFORMER_TRY(Image result, make_image(image.width, height));
     const std::size_t pitch = std::size_t{image.width} * 3;
     auto out = result.rgb.begin();
-    for (const Window& window : windows_of(filter, image.height, height))
+    for (const FixedWindow& window : fixed_windows_of(filter, image.height, height))
         for (std::size_t i = 0; i < pitch; ++i) *out++ = weighted_sum(window, image.rgb.data() + i, pitch);
+    return result;
+}
+
+/// [outer, in, inner] → [outer, out, inner], `in` and `out` those of the windows.
+template <class T>
+std::vector<float> resampled(const std::vector<T>& values, std::size_t in, std::size_t inner,
+                             const std::vector<Window<double>>& windows) {
+    std::vector<float> result;
+    result.reserve(values.size() / in * windows.size());
+    for (std::size_t line = 0; line < values.size(); line += in * inner)
+        for (const Window<double>& window : windows)
+            for (std::size_t i = 0; i < inner; ++i) {
+                double sum = 0;
+                const T* value = &values[line + window.first * inner + i];
+                for (std::size_t k = 0; k < window.weights.size(); ++k)
+                    sum += window.weights[k] * static_cast<double>(value[k * inner]);
+                result.push_back(static_cast<float>(sum));
+            }
     return result;
 }
 
@@ -131,6 +159,14 @@ Result<Image> resize(const Image& image, std::uint32_t width, std::uint32_t heig
     }
     if (height == source->height) return *source;
     return resize_rows(*source, height, filter);
+}
+
+Result<std::vector<float>> resize_values(const Image& image, std::uint32_t width, std::uint32_t height,
+                                         Resample filter) {
+    VKFORMER_CHECK(check_size(width, image.height));
+    VKFORMER_CHECK(check_size(width, height));
+    const std::vector<float> columns = resampled(image.rgb, image.width, 3, windows_of(filter, image.width, width));
+    return resampled(columns, image.height, std::size_t{width} * 3, windows_of(filter, image.height, height));
 }
 
 }  // namespace vkformer::images

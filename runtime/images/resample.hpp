@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "vkformer/image.hpp"
 
@@ -23,5 +24,10 @@ std::optional<Resample> resample_of(std::uint32_t number) noexcept;
 /// Columns first, then rows; sums in fixed point with 22 fractional bits, rounded to bytes after each. Sides 1 to kLargestSide.
 /// Errors: CorruptFile, beyond the limits of make_image.
 Result<Image> resize(const Image& image, std::uint32_t width, std::uint32_t height, Resample filter);
+
+/// The same without rounding, as PyTorch resizes floats: f32 [height, width, 3], 0 to 255 and, with bicubic and Lanczos, somewhat
+/// beyond. Errors: as of resize.
+Result<std::vector<float>> resize_values(const Image& image, std::uint32_t width, std::uint32_t height,
+                                         Resample filter);
 
 }  // namespace vkformer::images

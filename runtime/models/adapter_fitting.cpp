@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <map>
-#include <memory>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -112,11 +111,6 @@ private:
                          ", the model's weight has " + to_string(Shape{out, in}) + ": the adapter is of another model"};
     }
 
-    static TensorData tensor_of(std::vector<float> values, const Shape& shape) {
-        const auto kept = std::make_shared<const std::vector<float>>(std::move(values));
-        return {.dtype = DType::f32, .shape = shape, .bytes = std::as_bytes(std::span(*kept)), .owner = kept};
-    }
-
     /// Each weight of the group that something changes has columns of its own, all of which each of them has: the others' are zeros.
     Result<void> fit(const Group& group) {
         const auto changed = static_cast<std::uint64_t>(
@@ -144,9 +138,9 @@ private:
                 for (const RowRange& range : part->origin.ranges) fitted_rows_[a][update] += range.count;
             }
             if (is_changed(*part)) first += weights_.adapter_columns;
-            part->adapters.up = tensor_of(std::move(up), {out, columns});
+            part->adapters.up = float_tensor({out, columns}, std::move(up));
         }
-        const TensorData shared = tensor_of(std::move(down), {columns, in});
+        const TensorData shared = float_tensor({columns, in}, std::move(down));
         for (Projection* const part : group)
             if (*part) part->adapters.down = shared;
         return {};

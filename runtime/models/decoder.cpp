@@ -24,22 +24,18 @@ constexpr std::uint32_t kSplitKeys = 128;  // keys of a workgroup in a decode st
 /// The first row of a table, `count` times.
 Result<TensorData> repeated_row(const TensorData& table, std::uint64_t count) {
     const std::uint64_t width = table.shape.back();
-    const auto rows = std::make_shared<std::vector<float>>(count * width);
-    const std::span<float> first = std::span(*rows).first(width);
+    std::vector<float> rows(count * width);
+    const std::span<float> first = std::span(rows).first(width);
     VKFORMER_CHECK(convert(table.dtype, table.bytes, 0, first));
-    for (std::size_t i = width; i < rows->size(); ++i) (*rows)[i] = first[i % width];
-    return TensorData{
-        .dtype = DType::f32, .shape = {count, width}, .bytes = std::as_bytes(std::span(*rows)), .owner = rows};
+    for (std::size_t i = width; i < rows.size(); ++i) rows[i] = first[i % width];
+    return float_tensor({count, width}, std::move(rows));
 }
 
 /// A norm whose result is multiplied.
 Result<NormWeights> scaled_norm(const NormWeights& norm, float factor) {
     VKFORMER_TRY(std::vector<float> values, floats_of(norm.gain));
     for (float& value : values) value *= factor;
-    const auto gain = std::make_shared<const std::vector<float>>(std::move(values));
-    return NormWeights{
-        .gain = {
-            .dtype = DType::f32, .shape = norm.gain.shape, .bytes = std::as_bytes(std::span(*gain)), .owner = gain}};
+    return NormWeights{.gain = float_tensor(norm.gain.shape, std::move(values))};
 }
 
 }  // namespace

@@ -181,11 +181,7 @@ Result<TensorData> rates_of(const TensorData& log_rates, std::initializer_list<c
         VKFORMER_TRY(const std::vector<float> values, floats_of(*part));
         rates.insert(rates.end(), values.begin(), values.end());
     }
-    const auto all = std::make_shared<std::vector<float>>(std::move(rates));
-    return TensorData{.dtype = DType::f32,
-                      .shape = {1 + others.size(), heads},
-                      .bytes = std::as_bytes(std::span(*all)),
-                      .owner = all};
+    return float_tensor({1 + others.size(), heads}, std::move(rates));
 }
 
 void set_scan_inputs(const Projection& all, const DecoderConfig& config, DecoderWeights::Layer& layer) {

@@ -5,6 +5,7 @@
 
 #include "core/try.hpp"
 #include "models/decoder.hpp"
+#include "models/weight_reader.hpp"
 
 namespace vkformer::models {
 namespace {
@@ -14,13 +15,10 @@ using graph::Value;
 
 /// positions[p, :] + types[0, :] in float32, for texts of one type.
 Result<TensorData> positions_of_type_0(const EncoderWeights& weights) {
-    const Shape shape = weights.positions.shape;
-    const auto sum = std::make_shared<std::vector<float>>(shape.element_count());
-    std::vector<float> type(shape.back());
-    VKFORMER_CHECK(convert(weights.positions.dtype, weights.positions.bytes, 0, std::span(*sum)));
-    VKFORMER_CHECK(convert(weights.types.dtype, weights.types.bytes, 0, std::span(type)));
-    for (std::size_t i = 0; i < sum->size(); ++i) (*sum)[i] += type[i % type.size()];
-    return TensorData{.dtype = DType::f32, .shape = shape, .bytes = std::as_bytes(std::span(*sum)), .owner = sum};
+    VKFORMER_TRY(std::vector<float> sum, floats_of(weights.positions));
+    VKFORMER_TRY(const std::vector<float> type, floats_of(rows_of(weights.types, 0, 1)));
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += type[i % type.size()];
+    return float_tensor(weights.positions.shape, std::move(sum));
 }
 
 }  // namespace
@@ -71,8 +69,8 @@ Result<Value> Encoder::encode(Graph& graph, const EncoderTensors& t, const Encod
     }
     const EncoderLayers build(config_, graph, layout.dtype);
     VKFORMER_TRY(const Value x, embed(build, graph, t, layout.dtype));
-    const graph::AttentionMask mask = {.causal = config_.is_causal, .key_lengths = t.lengths};
-    VKFORMER_TRY(const Value hidden, build.stack("encoder", weights_.layers, x, mask, nullptr));
+    const EncoderPass pass = {.mask = {.causal = config_.is_causal, .key_lengths = t.lengths}};
+    VKFORMER_TRY(const Value hidden, build.stack("encoder", weights_.layers, x, pass));
     return weights_.final_norm ? build.norm("norm", weights_.final_norm, hidden) : Result<Value>(hidden);
 }
 

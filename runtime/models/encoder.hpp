@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// Encoders of texts: the Transformer encoder of Vaswani et al. 2017 with learned positions, as BERT (Devlin et al. 2019) has it, or
-/// the layers of a decoder (decoder.hpp) over whole texts. The files beside this one (bert.cpp, roberta.cpp, distilbert.cpp, clip.cpp)
-/// turn the config and the tensors of an architecture into an EncoderConfig and EncoderWeights, others (modernbert.cpp, qwen.cpp, …)
-/// into a decoder's.
+/// the layers of a decoder (decoder.hpp) over whole texts. The files beside this one (bert.cpp, roberta.cpp, distilbert.cpp, clip.cpp,
+/// siglip.cpp) turn the config and the tensors of an architecture into an EncoderConfig and EncoderWeights, others (modernbert.cpp,
+/// qwen.cpp, …) into a decoder's.
 #pragma once
 
 #include <cstdint>

@@ -7,19 +7,16 @@
 
 namespace vkformer::models {
 
-using graph::AttentionMask;
 using graph::Value;
 
 Result<Value> EncoderLayers::stack(const std::string& name, std::span<const EncoderLayerWeights> layers, Value x,
-                                   const AttentionMask& mask, std::vector<Value>* attention) const {
+                                   const EncoderPass& pass) const {
     for (std::size_t index = 0; index < layers.size(); ++index) {
         const EncoderLayerWeights& w = layers[index];
         const std::string layer = name + "." + std::to_string(index);
         const std::string attention_norm = layer + ".attention_norm", feed_forward_norm = layer + ".feed_forward_norm";
-        Value weights;
-        Value* const keep = attention ? &weights : nullptr;
         if (config_.norm_place == NormPlace::behind) {
-            VKFORMER_TRY(const Value seen, self_attention(layer, w, x, mask, keep));
+            VKFORMER_TRY(const Value seen, self_attention(layer, w, x, pass));
             VKFORMER_TRY(const Value sum, add(attention_norm, x, seen));
             VKFORMER_TRY(const Value y, norm(attention_norm, w.attention_norm, sum));
             VKFORMER_TRY(const Value outer, feed_forward(layer, w, y));
@@ -27,46 +24,53 @@ Result<Value> EncoderLayers::stack(const std::string& name, std::span<const Enco
             VKFORMER_TRY(x, norm(feed_forward_norm, w.feed_forward_norm, total));
         } else {
             VKFORMER_TRY(const Value normed, norm(attention_norm, w.attention_norm, x));
-            VKFORMER_TRY(const Value seen, self_attention(layer, w, normed, mask, keep));
+            VKFORMER_TRY(const Value seen, self_attention(layer, w, normed, pass));
             VKFORMER_TRY(const Value y, add(layer, x, seen));
             VKFORMER_TRY(const Value normed_y, norm(feed_forward_norm, w.feed_forward_norm, y));
             VKFORMER_TRY(const Value outer, feed_forward(layer, w, normed_y));
             VKFORMER_TRY(x, add(layer, y, outer));
         }
-        if (attention) attention->push_back(weights);
     }
     return x;
 }
 
 /// output(softmax(query · keyᵀ / √head_dim + mask) · value), all of x.
 Result<Value> EncoderLayers::self_attention(const std::string& name, const EncoderLayerWeights& w, Value x,
-                                            const AttentionMask& mask, Value* weights) const {
-    VKFORMER_TRY(const Value query, heads(name + ".query", w.query, x));
-    VKFORMER_TRY(const Value key, heads(name + ".key", w.key, x));
+                                            const EncoderPass& pass) const {
+    VKFORMER_TRY(Value query, heads(name + ".query", w.query, x));
+    VKFORMER_TRY(Value key, heads(name + ".key", w.key, x));
     VKFORMER_TRY(const Value value, heads(name + ".value", w.value, x));
     graph_.set_scope(name);
     const float scale = 1.0f / std::sqrt(static_cast<float>(graph_.shape(query).back()));
+    if (pass.turns) {
+        VKFORMER_TRY(query, graph::rope(graph_, query, pass.turns, {}, graph::RopePairing::halves));
+        VKFORMER_TRY(key, graph::rope(graph_, key, pass.turns, {}, graph::RopePairing::halves));
+    }
     Value seen;
-    if (weights) {
+    if (pass.attention) {
         VKFORMER_TRY(const Value scores, graph::attention_scores(graph_, query, key, scale));
-        VKFORMER_TRY(*weights, graph::masked_softmax(graph_, scores, mask));
-        graph_.mark_output(*weights);
-        VKFORMER_TRY(seen, graph::weighted_sum(graph_, *weights, value));
+        VKFORMER_TRY(const Value weights, graph::masked_softmax(graph_, scores, pass.mask));
+        graph_.mark_output(weights);
+        pass.attention->push_back(weights);
+        VKFORMER_TRY(seen, graph::weighted_sum(graph_, weights, value));
     } else {
-        VKFORMER_TRY(seen, graph::attention(graph_, query, key, value, mask, scale));
+        VKFORMER_TRY(seen, graph::attention(graph_, query, key, value, pass.mask, scale));
     }
     VKFORMER_TRY(const Value joined, graph_.reshape(seen, graph_.shape(x)));
     return linear(name + ".output", w.output, joined);
 }
 
-/// down(f(up(x)))
 Result<Value> EncoderLayers::feed_forward(const std::string& name, const EncoderLayerWeights& w, Value x) const {
-    VKFORMER_TRY(const Value inner, linear(name + ".up", w.up, x));
-    VKFORMER_TRY(const Value active, graph::activate(graph_, inner, config_.activation));
-    return linear(name + ".down", w.down, active);
+    VKFORMER_TRY(Value inner, linear(name + ".up", w.up, x));
+    if (w.gate) {
+        VKFORMER_TRY(const Value gate, linear(name + ".gate", w.gate, x));
+        VKFORMER_TRY(inner, graph::gated_activation(graph_, gate, inner, config_.activation));
+    } else {
+        VKFORMER_TRY(inner, graph::activate(graph_, inner, config_.activation));
+    }
+    return linear(name + ".down", w.down, inner);
 }
 
-/// A projection split into heads: [batch, len, heads, head_dim].
 Result<Value> EncoderLayers::heads(const std::string& name, const Projection& projection, Value x) const {
     VKFORMER_TRY(const Value y, linear(name, projection, x));
     const Shape& shape = graph_.shape(y);

@@ -21,12 +21,22 @@ struct EncoderLayerConfig {
     NormPlace norm_place = NormPlace::behind;
 };
 
-/// Biases of query, key and value are optional.
+/// Biases are optional.
 struct EncoderLayerWeights {
     Projection query, key, value, output;
     NormWeights attention_norm;
+    Projection gate;  ///< optional: a gated linear unit, down(f(gate(x)) · up(x))
     Projection up, down;
     NormWeights feed_forward_norm;
+};
+
+/// What all layers of a stack have in common.
+struct EncoderPass {
+    graph::AttentionMask mask{};
+    graph::Value turns{};  ///< a table for graph::rope: queries and keys are turned by it; absent: they are not
+    /// Where each layer's weights f32 [batch, heads, len, len] are appended, which are then formed (the fused op never has them) and
+    /// marked as outputs.
+    std::vector<graph::Value>* attention = nullptr;
 };
 
 /// The pieces of an encoder's network for one graph. Borrows what it is made of.
@@ -37,21 +47,22 @@ public:
         : config_(config), graph_(graph), dtype_(dtype) {}
 
     /// The whole stack over x [batch, len, hidden_size]; `name` begins the names of its weights: "encoder" gives
-    /// "encoder.0.query.weight". Where `attention` is given, each layer's weights f32 [batch, heads, len, len] are formed (the fused op
-    /// never has them), marked as outputs and appended to it.
+    /// "encoder.0.query.weight".
     Result<graph::Value> stack(const std::string& name, std::span<const EncoderLayerWeights> layers, graph::Value x,
-                               const graph::AttentionMask& mask, std::vector<graph::Value>* attention) const;
+                               const EncoderPass& pass) const;
 
     /// The weight of a product, or a table of tokens.
     Result<graph::Value> matrix(const std::string& name, const TensorData& data) const;
     Result<graph::Value> linear(const std::string& name, const Projection& projection, graph::Value x) const;
     Result<graph::Value> norm(const std::string& name, const NormWeights& norm, graph::Value x) const;
+    /// down(f(up(x))), or what `gate` makes of it.
+    Result<graph::Value> feed_forward(const std::string& name, const EncoderLayerWeights& w, graph::Value x) const;
+    /// A projection split into heads: [batch, len, heads, head_dim].
+    Result<graph::Value> heads(const std::string& name, const Projection& projection, graph::Value x) const;
 
 private:
     Result<graph::Value> self_attention(const std::string& name, const EncoderLayerWeights& w, graph::Value x,
-                                        const graph::AttentionMask& mask, graph::Value* weights) const;
-    Result<graph::Value> feed_forward(const std::string& name, const EncoderLayerWeights& w, graph::Value x) const;
-    Result<graph::Value> heads(const std::string& name, const Projection& projection, graph::Value x) const;
+                                        const EncoderPass& pass) const;
     Result<graph::Value> add(const std::string& name, graph::Value x, graph::Value y) const;
 
     const EncoderLayerConfig& config_;

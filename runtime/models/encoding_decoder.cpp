@@ -81,16 +81,12 @@ Result<Encoder> scorer_of(Decoder decoder, const ScoreTokens& tokens) {
     const auto row = [&](std::int32_t id) {
         return floats_of(rows_of(lm_head.weight, static_cast<std::uint64_t>(id), 1));
     };
-    VKFORMER_TRY(const auto yes, row(tokens.yes));
+    VKFORMER_TRY(auto difference, row(tokens.yes));
     VKFORMER_TRY(const auto no, row(tokens.no));
-    const auto difference = std::make_shared<std::vector<float>>(yes);
-    for (std::size_t i = 0; i < no.size(); ++i) (*difference)[i] -= no[i];
+    for (std::size_t i = 0; i < no.size(); ++i) difference[i] -= no[i];
     c.labels = 1;
     EncoderWeights head;
-    head.head_output.weight = {.dtype = DType::f32,
-                               .shape = {1, c.hidden_size},
-                               .bytes = std::as_bytes(std::span(*difference)),
-                               .owner = difference};
+    head.head_output.weight = float_tensor({1, c.hidden_size}, std::move(difference));
     return Encoder(c, std::move(head), std::make_shared<const Decoder>(std::move(decoder)));
 }
 

@@ -495,16 +495,14 @@ private:
 
     /// Of what files have as −exp(log rate).
     Result<TensorData> log_rates(const std::string& name, const TensorData& rates) const {
-        VKFORMER_TRY(const std::vector<float> values, floats_of(rates));
-        const auto logs = std::make_shared<std::vector<float>>();
-        for (const float value : values) {
+        VKFORMER_TRY(std::vector<float> values, floats_of(rates));
+        for (float& value : values) {
             if (!(value <= 0))
                 return Error{ErrorCode::CorruptFile, file_.file_name() + ": " + name +
                                                          " has a rate above 0, with which a state would grow forever"};
-            logs->push_back(std::log(-value));
+            value = std::log(-value);
         }
-        return TensorData{
-            .dtype = DType::f32, .shape = rates.shape, .bytes = std::as_bytes(std::span(*logs)), .owner = logs};
+        return float_tensor(rates.shape, std::move(values));
     }
 
     Result<void> read_delta_rule(const std::string& layer, DecoderWeights::Layer& l) {

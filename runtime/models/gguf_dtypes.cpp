@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
+#include <utility>
 
 namespace vkformer::models {
 namespace {
@@ -63,6 +65,21 @@ bool is_block_matrix(const OutputTensor& tensor) {
            std::ranges::none_of(kOthers, [&](std::string_view part) { return name.find(part) != name.npos; });
 }
 
+/// A matrix that DINO's layer scale is multiplied into when it is read, which would undo its blocks.
+bool is_scaled(const OutputTensor& tensor, const std::set<std::string>& names) {
+    constexpr std::array<std::pair<std::string_view, const char*>, 5> kScaled = {
+        {{"attention.output.dense.weight", "layer_scale1.lambda1"},
+         {"attention.o_proj.weight", "layer_scale1.lambda1"},
+         {"mlp.fc2.weight", "layer_scale2.lambda1"},
+         {"mlp.weights_out.weight", "layer_scale2.lambda1"},
+         {"mlp.down_proj.weight", "layer_scale2.lambda1"}}};
+    const std::string& name = tensor.name;
+    return std::ranges::any_of(kScaled, [&](const auto& scaled) {
+        return name.ends_with(scaled.first) &&
+               names.contains(name.substr(0, name.size() - scaled.first.size()) + scaled.second);
+    });
+}
+
 /// Tables are heads as well in most models. What is written twice, as heads and tables of old files are, stays the same.
 bool is_table(std::string_view name) {
     constexpr std::array<std::string_view, 7> kTables = {
@@ -89,9 +106,16 @@ void choose_gguf_dtypes(std::vector<OutputTensor>& tensors, DType wanted, std::v
 }
 
 void choose_folder_dtypes(std::vector<OutputTensor>& tensors, DType wanted, std::vector<std::string>& notes) {
+    std::set<std::string> scales;
+    for (const OutputTensor& tensor : tensors)
+        if (tensor.name.ends_with(".lambda1")) scales.insert(tensor.name);
     for (OutputTensor& tensor : tensors) {
         tensor.dtype = tensor.source.dtype;
         if (!is_block_matrix(tensor)) continue;
+        if (is_scaled(tensor, scales)) {
+            notes.push_back(tensor.name + " stays as it is: the layer's scale is multiplied into it");
+            continue;
+        }
         const DType best = is_table(tensor.name) ? wanted_for_output(wanted) : wanted;
         store_as(tensor, best, tensor.source.dtype, notes);
     }

@@ -165,14 +165,10 @@ void set_metadata(const SourceModel& model, GgufMetadata& metadata) {
 /// What each of the rope's frequencies is divided by, as a tensor.
 OutputTensor divisors(const std::string& name, const Rope& rope, double theta) {
     const std::vector<double> base = graph::rope_frequencies(2 * rope.frequencies.size(), theta);
-    const auto factors = std::make_shared<std::vector<float>>();
-    for (std::size_t k = 0; k < base.size(); ++k) factors->push_back(static_cast<float>(base[k] / rope.frequencies[k]));
-    return OutputTensor{.name = name,
-                        .dtype = DType::f32,
-                        .source = {.dtype = DType::f32,
-                                   .shape = {factors->size()},
-                                   .bytes = std::as_bytes(std::span(*factors)),
-                                   .owner = factors}};
+    std::vector<float> factors;
+    for (std::size_t k = 0; k < base.size(); ++k) factors.push_back(static_cast<float>(base[k] / rope.frequencies[k]));
+    const Shape shape = {factors.size()};
+    return OutputTensor{.name = name, .dtype = DType::f32, .source = float_tensor(shape, std::move(factors))};
 }
 
 Result<void> add_ropes(const SourceModel& model, GgufContents& contents) {
@@ -291,11 +287,9 @@ std::uint64_t layer_order(std::string_view name) {
 
 /// Gemma's gains are stored minus one, llama.cpp's are not.
 Result<TensorData> plus_one(const TensorData& gain) {
-    const auto values = std::make_shared<std::vector<float>>(gain.shape.element_count());
-    VKFORMER_CHECK(convert(gain.dtype, gain.bytes, 0, std::span<float>(*values)));
-    for (float& value : *values) value += 1;
-    return TensorData{
-        .dtype = DType::f32, .shape = gain.shape, .bytes = std::as_bytes(std::span(*values)), .owner = values};
+    VKFORMER_TRY(std::vector<float> values, floats_of(gain));
+    for (float& value : values) value += 1;
+    return float_tensor(gain.shape, std::move(values));
 }
 
 /// What a folder holds besides the decoder: buffers of older versions, and what only sees pictures.

@@ -105,12 +105,9 @@ Result<std::vector<TensorData>> read_matrices(const WeightReader& read, const st
 /// Every second element of a bias of all experts.
 Result<TensorData> half_of_bias(const TensorData& bias, std::uint64_t first) {
     VKFORMER_TRY(const std::vector<float> both, floats_of(bias));
-    const auto values = std::make_shared<std::vector<float>>(both.size() / 2);
-    for (std::size_t i = 0; i < values->size(); ++i) (*values)[i] = both[2 * i + first];
-    return TensorData{.dtype = DType::f32,
-                      .shape = bias.shape.with_back(bias.shape.back() / 2),
-                      .bytes = std::as_bytes(std::span(*values)),
-                      .owner = values};
+    std::vector<float> values(both.size() / 2);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = both[2 * i + first];
+    return float_tensor(bias.shape.with_back(bias.shape.back() / 2), std::move(values));
 }
 
 Result<ExpertWeights> read_experts(const WeightReader& read, const DecoderConfig& c, const std::string& layer) {

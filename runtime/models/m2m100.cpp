@@ -27,16 +27,16 @@ constexpr std::array<RequiredFlag, 4> kM2m100Flags = {{
 /// 10000 sharp. The first token stands at `first`. An odd dim ends in zeros.
 TensorData fairseq_sinusoids(std::uint64_t positions, std::uint64_t dim, std::uint64_t first) {
     const std::uint64_t half = dim / 2;
-    const auto table = std::make_shared<std::vector<float>>(positions * dim);
+    std::vector<float> table(positions * dim);
     for (std::uint64_t k = 0; k < half; ++k) {
         const double frequency = std::pow(10000.0, -static_cast<double>(k) / static_cast<double>(half - 1));
         for (std::uint64_t p = 0; p < positions; ++p) {
             const double angle = static_cast<double>(first + p) * frequency;
-            (*table)[p * dim + k] = static_cast<float>(std::sin(angle));
-            (*table)[p * dim + half + k] = static_cast<float>(std::cos(angle));
+            table[p * dim + k] = static_cast<float>(std::sin(angle));
+            table[p * dim + half + k] = static_cast<float>(std::cos(angle));
         }
     }
-    return {.dtype = DType::f32, .shape = {positions, dim}, .bytes = std::as_bytes(std::span(*table)), .owner = table};
+    return float_tensor({positions, dim}, std::move(table));
 }
 
 }  // namespace

@@ -132,8 +132,12 @@ constexpr Family<Encoder> kEncoders[] = {
     {"qwen3", &decoder_as_encoder<load_qwen>, kGgufQwen3.name, &decoder_file_as_encoder<kGgufQwen3>},
     {"gemma3_text", &decoder_as_encoder<load_gemma>},
 };
-constexpr Family<VisionEncoder> kVisionEncoders[] = {{"vit", &load_vit}, {"deit", &load_vit}};
-constexpr Family<Clip> kClips[] = {{"clip", &load_clip}};
+constexpr Family<VisionEncoder> kVisionEncoders[] = {{"vit", &load_vit},
+                                                     {"deit", &load_vit},
+                                                     {"dinov2", &load_dinov2},
+                                                     {"dinov2_with_registers", &load_dinov2},
+                                                     {"dinov3_vit", &load_dinov3}};
+constexpr Family<Clip> kClips[] = {{"clip", &load_clip}, {"siglip", &load_siglip}};
 constexpr Family<SpeechModel> kSpeechModels[] = {{"whisper", &speech}};
 
 /// Calls `visit` with the families of each kind, in the order of ModelKind.
@@ -201,7 +205,7 @@ constexpr std::array<KindWords, kModelKinds.size()> kWords = {{
     {"a language model", "language models", Hint::language_model},
     {"an encoder of texts", "encoders of texts", Hint::text_encoder},
     {"a vision model", "vision models", Hint::vision_model},
-    {"a CLIP", "CLIP models", Hint::clip_model},
+    {"a CLIP or SigLIP", "models of images and texts", Hint::clip_model},
     {"a speech model", "speech models", Hint::speech_model},
 }};
 const KindWords& words_of(ModelKind kind) noexcept { return kWords[static_cast<std::size_t>(kind)]; }

@@ -46,7 +46,8 @@ constexpr Known kFields[] = {
      "is_decoder is_encoder_decoder add_cross_attention pruned_heads"},
     {"gpt2", "is_decoder is_encoder_decoder pruned_heads"},  // its heads' rows lie together: the shapes tell
     {"marian bart mbart m2m_100 t5 mt5 umt5 whisper", "is_decoder is_encoder_decoder add_cross_attention"},
-    {"vit deit clip", "is_decoder is_encoder_decoder add_cross_attention"},
+    {"vit deit dinov2 dinov2_with_registers dinov3_vit clip siglip",
+     "is_decoder is_encoder_decoder add_cross_attention"},
 
     {"marian bart mbart m2m_100 whisper", "num_hidden_layers"},  // that of the encoder again
     {"marian bart mbart", "add_bias_logits force_bos_token_to_be_generated extra_pos_embeddings save_step"},
@@ -66,7 +67,11 @@ constexpr Known kFields[] = {
      "reference_compile repad_logits_with_grad sparse_prediction sparse_pred_ignore_index "
      "global_attn_every_n_layers classifier_pooling classifier_bias classifier_activation"},
     {"vit deit", "tie_word_embeddings encoder_stride pooler_act pooler_output_size"},
-    {"clip", "tie_word_embeddings pruned_heads logit_scale_init_value projection_dim text_config vision_config"},
+    {"clip siglip", "tie_word_embeddings pruned_heads logit_scale_init_value projection_dim text_config vision_config"},
+    {"siglip", "pad_token_id bos_token_id eos_token_id"},  // of the text tower; the tokenizer says what it reads
+    {"dinov2 dinov2_with_registers dinov3_vit",
+     "tie_word_embeddings layerscale_value drop_path_rate apply_layernorm reshape_hidden_states *out_features "
+     "*out_indices stage_names use_mask_token return_class_token pos_embed_shift pos_embed_jitter pos_embed_rescale"},
 
     {"llama", "rope_interleaved is_llama_config"},  // of another program
     {"qwen2 qwen3 qwen2_moe qwen3_moe",
@@ -128,6 +133,8 @@ constexpr Known kTensors[] = {
     {"gemma3 qwen3_5 qwen3_5_moe", "*vision_tower.* *multi_modal_projector.* *visual.*"},
     {"qwen3_next qwen3_5 qwen3_5_text qwen3_5_moe qwen3_5_moe_text nemotron_h", "mtp.*"},
     {"bert roberta xlm-roberta camembert vit deit", "*pooler.dense.*"},
+    {"dinov2 dinov2_with_registers dinov3_vit", "*embeddings.mask_token"},  // of training
+    {"dinov3_vit", "embeddings.register_tokens"},                           // there where there are none
     {"bert", "cls.*"},
     {"roberta xlm-roberta camembert", "lm_head.*"},
     {"distilbert", "vocab_transform.* vocab_layer_norm.* vocab_projector.* pre_classifier.*"},

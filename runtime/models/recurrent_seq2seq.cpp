@@ -76,11 +76,6 @@ Result<void> check_combination(const RecurrentSeq2SeqConfig& c, const Config& co
 
 // ---- weights --------------------------------------------------------------------------------------------------------
 
-TensorData owned(std::vector<float> values, Shape shape) {
-    const auto owner = std::make_shared<const std::vector<float>>(std::move(values));
-    return {.dtype = DType::f32, .shape = shape, .bytes = std::as_bytes(std::span(*owner)), .owner = owner};
-}
-
 /// "encoder.rnn.weight_ih_l0_reverse": PyTorch's name.
 std::string rnn_name(std::string_view stack, std::string_view what, std::uint32_t layer, bool reverse) {
     return std::string(stack) + ".rnn." + std::string(what) + "_l" + std::to_string(layer) +
@@ -233,10 +228,10 @@ Result<RecurrentSeq2Seq::EncoderLayer> RecurrentSeq2Seq::pack_encoder_layer(std:
             for (std::uint64_t k = 0; k < hidden; ++k)
                 transposed[(d * hidden + k) * rows + row] = hidden_weight[(d * rows + row) * hidden + k];
     const std::uint64_t input = input_weight.size() / (directions * rows);
-    return EncoderLayer{.input_weight = owned(std::move(input_weight), {directions * rows, input}),
-                        .input_bias = owned(std::move(input_bias), {directions * rows}),
-                        .hidden_weight = owned(std::move(transposed), {directions * hidden, rows}),
-                        .hidden_bias = owned(std::move(hidden_bias), {directions * rows})};
+    return EncoderLayer{.input_weight = float_tensor({directions * rows, input}, std::move(input_weight)),
+                        .input_bias = float_tensor({directions * rows}, std::move(input_bias)),
+                        .hidden_weight = float_tensor({directions * hidden, rows}, std::move(transposed)),
+                        .hidden_bias = float_tensor({directions * rows}, std::move(hidden_bias))};
 }
 
 EncoderDecoder::Limits RecurrentSeq2Seq::limits() const noexcept {
@@ -344,8 +339,9 @@ public:
         }
         if (!config_.input_feeding) return carried;
         const Shape shape = {sizes_.batch, config_.decoder_hidden_dim};
-        VKFORMER_TRY(carried.output, graph_.weight("zeros.batch_" + std::to_string(sizes_.batch),
-                                                   owned(std::vector<float>(shape.element_count()), shape), dtype_));
+        VKFORMER_TRY(carried.output,
+                     graph_.weight("zeros.batch_" + std::to_string(sizes_.batch),
+                                   float_tensor(shape, std::vector<float>(shape.element_count())), dtype_));
         return carried;
     }
 

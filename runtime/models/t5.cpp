@@ -133,16 +133,14 @@ std::uint32_t bucket_of(std::int64_t distance, bool is_bidirectional, const T5Fi
 /// distances are one bucket.
 Result<TensorData> spell_out(const TensorData& table, bool is_bidirectional, const T5Fields& t5) {
     const std::uint64_t heads = table.shape[1], reach = t5.max_distance, distances = 2 * reach + 1;
-    std::vector<float> values(table.shape.element_count());
-    VKFORMER_CHECK(convert(table.dtype, table.bytes, 0, std::span<float>(values)));
-    const auto result = std::make_shared<std::vector<float>>(heads * distances);
+    VKFORMER_TRY(const std::vector<float> values, floats_of(table));
+    std::vector<float> result(heads * distances);
     for (std::uint64_t i = 0; i < distances; ++i) {
         const auto distance = static_cast<std::int64_t>(i) - static_cast<std::int64_t>(reach);
         const std::uint32_t bucket = bucket_of(distance, is_bidirectional, t5);
-        for (std::uint64_t h = 0; h < heads; ++h) (*result)[h * distances + i] = values[bucket * heads + h];
+        for (std::uint64_t h = 0; h < heads; ++h) result[h * distances + i] = values[bucket * heads + h];
     }
-    return TensorData{
-        .dtype = DType::f32, .shape = {heads, distances}, .bytes = std::as_bytes(std::span(*result)), .owner = result};
+    return float_tensor({heads, distances}, std::move(result));
 }
 
 /// Reads the tensors of one stack.
@@ -203,12 +201,10 @@ private:
 
 /// The gain times 1 / √d_model: what the head's input is scaled by.
 Result<NormWeights> scaled(const NormWeights& norm, std::uint64_t d_model) {
-    const auto gain = std::make_shared<std::vector<float>>(d_model);
-    VKFORMER_CHECK(convert(norm.gain.dtype, norm.gain.bytes, 0, std::span<float>(*gain)));
+    VKFORMER_TRY(std::vector<float> gain, floats_of(norm.gain));
     const float scale = 1 / std::sqrt(static_cast<float>(d_model));
-    for (float& value : *gain) value *= scale;
-    return NormWeights{
-        .gain = {.dtype = DType::f32, .shape = {d_model}, .bytes = std::as_bytes(std::span(*gain)), .owner = gain}};
+    for (float& value : gain) value *= scale;
+    return NormWeights{.gain = float_tensor({d_model}, std::move(gain))};
 }
 
 }  // namespace

@@ -163,6 +163,12 @@ Projection gathered_rows(const Projection& projection, const std::vector<RowRang
     return rows;
 }
 
+TensorData float_tensor(const Shape& shape, std::vector<float> values) {
+    assert(shape.element_count() == values.size());
+    const auto owner = std::make_shared<const std::vector<float>>(std::move(values));
+    return {.dtype = DType::f32, .shape = shape, .bytes = std::as_bytes(std::span(*owner)), .owner = owner};
+}
+
 Result<std::vector<float>> floats_of(const TensorData& data) {
     std::vector<float> values(data.shape.element_count());
     VKFORMER_CHECK(convert(data.dtype, data.bytes, 0, std::span(values)));
@@ -171,13 +177,11 @@ Result<std::vector<float>> floats_of(const TensorData& data) {
 
 Result<TensorData> transposed(const TensorData& matrix) {
     const std::uint64_t rows = matrix.shape[0], cols = matrix.shape[1];
-    std::vector<float> values(rows * cols);
-    VKFORMER_CHECK(convert(matrix.dtype, matrix.bytes, 0, std::span(values)));
-    const auto turned = std::make_shared<std::vector<float>>(rows * cols);
+    VKFORMER_TRY(const std::vector<float> values, floats_of(matrix));
+    std::vector<float> turned(rows * cols);
     for (std::uint64_t r = 0; r < rows; ++r)
-        for (std::uint64_t c = 0; c < cols; ++c) (*turned)[c * rows + r] = values[r * cols + c];
-    return TensorData{
-        .dtype = DType::f32, .shape = {cols, rows}, .bytes = std::as_bytes(std::span(*turned)), .owner = turned};
+        for (std::uint64_t c = 0; c < cols; ++c) turned[c * rows + r] = values[r * cols + c];
+    return float_tensor({cols, rows}, std::move(turned));
 }
 
 std::string find_prefix(const formats::Weights& weights, const std::string& usual, const std::string& probe) {

@@ -69,6 +69,9 @@ Projection rows_of(const Projection& projection, std::uint64_t first, std::uint6
 TensorData gathered_rows(const TensorData& matrix, const std::vector<RowRange>& ranges);
 Projection gathered_rows(const Projection& projection, const std::vector<RowRange>& ranges);
 
+/// A tensor of float32 that is no file's. Requires as many values as the shape has elements.
+TensorData float_tensor(const Shape& shape, std::vector<float> values);
+
 /// The elements as float32. Errors: UnsupportedDtype.
 Result<std::vector<float>> floats_of(const TensorData& data);
 

@@ -24,15 +24,13 @@ Result<TensorData> as_matrix(const TensorData& kernel, std::span<const float> bi
     const std::uint64_t out = kernel.shape[0], in = kernel.shape[1], taps = kernel.shape[2];
     const std::uint64_t columns = taps * in + (bias.empty() ? 0 : 1);
     VKFORMER_TRY(const auto values, floats_of(kernel));
-    const auto matrix = std::make_shared<std::vector<float>>(out * columns);
+    std::vector<float> matrix(out * columns);
     for (std::uint64_t o = 0; o < out; ++o) {
         for (std::uint64_t i = 0; i < in; ++i)
-            for (std::uint64_t t = 0; t < taps; ++t)
-                (*matrix)[o * columns + t * in + i] = values[(o * in + i) * taps + t];
-        if (!bias.empty()) (*matrix)[o * columns + columns - 1] = bias[o];
+            for (std::uint64_t t = 0; t < taps; ++t) matrix[o * columns + t * in + i] = values[(o * in + i) * taps + t];
+        if (!bias.empty()) matrix[o * columns + columns - 1] = bias[o];
     }
-    return TensorData{
-        .dtype = DType::f32, .shape = {out, columns}, .bytes = std::as_bytes(std::span(*matrix)), .owner = matrix};
+    return float_tensor({out, columns}, std::move(matrix));
 }
 
 Result<Seq2SeqWeights::Stem> read_stem(const WeightReader& read, const Seq2SeqConfig& c) {

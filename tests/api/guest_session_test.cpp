@@ -644,6 +644,30 @@ TEST_CASE("a model says what its files have that nobody knows", "[api][c][guest]
     CHECK(vkf_model_note(model.get(), 2) == nullptr);
 }
 
+TEST_CASE("a model that takes images of any size has that of its processor", "[api][c][guest][dino]") {
+    if (vulkan_device_indices().empty()) return;
+    const VkfDevice device = own_device(vulkan_device_indices().back());
+    const TemporaryFolder temporary;
+    const auto copy = temporary / "dino";
+    std::filesystem::copy(goldens_dir() / "modern_vision/dino", copy);
+    const auto properties_of = [&] {
+        vkf_model_properties properties = VKF_MODEL_PROPERTIES_INIT;
+        const VkfModel model = load_model(*device, copy.string());
+        succeed(vkf_model_query(model.get(), &properties));
+        return properties;
+    };
+    CHECK(properties_of().image_height == 16);
+    CHECK(properties_of().patch_rows == 4);
+    CHECK(properties_of().labels == 3);
+    std::filesystem::remove(copy / "preprocessor_config.json");
+    CHECK(properties_of().image_height == 28);
+    std::ofstream(copy / "preprocessor_config.json")
+        << R"({"image_processor_type": "BitImageProcessor", "crop_size": {"height": 2, "width": 16}})";
+    vkf_model* model = nullptr;
+    CHECK(vkf_model_load(device.get(), copy.string().c_str(), &model) == VKF_ERROR_UNSUPPORTED_CONFIG);
+    CHECK_THAT(vkf_error_message(), Catch::Matchers::ContainsSubstring("at least one patch, 4 × 4 pixels"));
+}
+
 TEST_CASE("a model says how images are normalised, and which it takes as they are", "[api][c][guest]") {
     if (vulkan_device_indices().empty()) return;
     const VkfDevice device = own_device(vulkan_device_indices().back());

@@ -112,9 +112,9 @@ TEST_CASE("vectors of texts and of images stop where they are told to", "[api][s
     const std::string device = GENERATE(from_range(device_names()));
     CAPTURE(device);
     Stopper stopper;
-    auto options = stoppable<ClipOptions>(device, stopper);
+    auto options = stoppable<ImageEmbedderOptions>(device, stopper);
     options.batch = 1;
-    ClipEncoder clip = must(ClipEncoder::load(vision_folder("clip"), options));
+    ImageEmbedder clip = must(ImageEmbedder::load(vision_folder("clip"), options));
     const Image grey = {.width = 5, .height = 4, .rgb = std::vector<std::uint8_t>(5 * 4 * 3, 128)};
     const std::vector<Image> images(3, grey);
     check_stops(stopper, 3, [&] { return clip.embed_images(images); });

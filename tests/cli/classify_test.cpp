@@ -27,6 +27,8 @@ std::string embed_with_clip(const std::string& rest) {
     return "embed -d cpu -q -m " + vision_folder("clip").string() + " " + rest;
 }
 
+std::string modern_folder(const std::string& model) { return (goldens_dir() / "modern_vision" / model).string(); }
+
 bool agrees(const std::vector<float>& found, const json& expected) {
     const auto row = expected.get<std::vector<float>>();
     return found.size() == row.size() &&
@@ -99,6 +101,33 @@ TEST_CASE("embed takes images and texts with CLIP", "[cli][vision]") {
     CHECK_THAT(read_file(folder / "x.npy"), ContainsSubstring("'shape': (1, 10)"));
 }
 
+TEST_CASE("classify and embed take DINO and SigLIP", "[cli][vision][dino][siglip]") {
+    const json dino = read_json(modern_folder("dino") + "/golden.json");
+    const std::string use_dino = " -q -d cpu -m " + modern_folder("dino") + " ";
+    const Outcome labels = run("classify --json" + use_dino + picture("colour.png"));
+    REQUIRE(labels.exit_code == 0);
+    const json found = json::parse(labels.out)["labels"];
+    const auto p = dino["probabilities"][0].get<std::vector<double>>();
+    CHECK(std::abs(found[0]["probability"].get<double>() - *std::ranges::max_element(p)) < 1e-5);
+    const Outcome vector = run("embed --json --no-normalize" + use_dino + "--image " + picture("colour.png"));
+    REQUIRE(vector.exit_code == 0);
+    CHECK(agrees(json::parse(vector.out)["embedding"].get<std::vector<float>>(), dino["class_token"][0]));
+    CHECK_THAT(run("embed -d cpu -m " + modern_folder("dino") + " --image " + picture("colour.png")).err,
+               ContainsSubstring("vkformer: 20 numbers\n"));
+
+    const json siglip = read_json(modern_folder("siglip") + "/golden.json");
+    const Outcome scored = run("classify --json -q -d cpu -m " + modern_folder("siglip") + " --label \"" +
+                               siglip["texts"][0].get<std::string>() + "\" --label \"" +
+                               siglip["texts"][2].get<std::string>() + "\" " + picture("colour.png"));
+    REQUIRE(scored.exit_code == 0);
+    for (const json& label : json::parse(scored.out)["labels"]) {
+        const std::size_t text = label["label"] == siglip["texts"][0] ? 0 : 2;
+        CAPTURE(text);
+        const double expected = siglip["probabilities"][0][text];
+        CHECK(std::abs(label["probability"].get<double>() - expected) < 1e-5 * std::max(1e-1, expected));
+    }
+}
+
 TEST_CASE("classify and embed say what is wrong with their input", "[cli][vision][errors]") {
     const auto refused = [](const std::string& command, const std::string& what) {
         CAPTURE(command);
@@ -114,7 +143,11 @@ TEST_CASE("classify and embed say what is wrong with their input", "[cli][vision
     refused(classify("vit", ""), "image");
     refused(embed_with_clip("--pooling mean --image " + picture("colour.png")), "no poolings");
     refused("embed -d cpu -m " + (goldens_dir() / "encoders/bert_h20").string() + " --image " + picture("colour.png"),
-            "images need a CLIP model");
+            "images need a vision model, a CLIP or a SigLIP");
+    const std::string embed_with_dino = "embed -d cpu -m " + modern_folder("dino") + " ";
+    refused(embed_with_dino + "a", "images only");
+    refused(embed_with_dino + "--image " + picture("colour.png") + " -- a", "images only");
+    refused(embed_with_dino + "--prompt x --image " + picture("colour.png"), "no prompts");
 }
 
 }  // namespace vkformer::tests

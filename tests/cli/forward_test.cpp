@@ -237,6 +237,26 @@ TEST_CASE("forward: what hears and what sees", "[cli][forward][speech][vision]")
         CHECK((file.find("logits") != nullptr) == golden.has("logits"));
         if (golden.has("logits")) check_output(file, "logits", golden, "logits", bound);
     }
+    for (const std::string name : {"dinov2_registers_labels", "dinov3_gated"})
+        for (const std::string size : {"", ".other"}) {
+            CAPTURE(name, size);
+            const Golden golden("modern_vision/models/" + name + "/golden.safetensors");
+            const auto file = pass("modern_vision/models/" + name,
+                                   {{"pixel_values", golden.tensor("pixel_values" + size)}}, " --attentions");
+            check_output(file, "last_hidden_state", golden, "last_hidden_state" + size, bound);
+            check_output(file, "attentions.0", golden, "attentions.0" + size, bound);
+            CHECK((file.find("logits") != nullptr) == golden.has("logits"));
+            if (golden.has("logits")) check_output(file, "logits", golden, "logits" + size, bound);
+        }
+    for (const std::string name : {"siglip_odd", "siglip_short"}) {
+        CAPTURE(name);
+        const Golden golden("modern_vision/models/" + name + "/golden.safetensors");
+        const auto both = pass("modern_vision/models/" + name, {{"pixel_values", golden.tensor("pixel_values")},
+                                                                {"input_ids", golden.tensor("input_ids")}});
+        for (const char* output : {"image_embeds", "text_embeds", "logits_per_image"})
+            check_output(both, output, golden, output, bound);
+        check_output(both, "text_model_output.last_hidden_state", golden, "text_last_hidden_state", bound);
+    }
     for (const std::string name : {"clip_gelu", "clip_old_end"}) {
         const Golden golden("vision/models/" + name + "/golden.safetensors");
         const formats::NamedTensor pixels{"pixel_values", golden.tensor("pixel_values")},
@@ -296,6 +316,14 @@ TEST_CASE("forward: bad input of what hears and sees is said", "[cli][forward][s
     refuses(whisper, {targets, zeros("input_features", {1, 7, 80}), zeros("attention_mask", {1, 80})}, "does not take");
     refuses(vit, {}, "no tensor pixel_values");
     refuses(vit, {zeros("pixel_values", {1, 3, 12, 13})}, "takes [batch, 3, 12, 12]");
+    refuses("modern_vision/models/dinov2_odd", {zeros("pixel_values", {1, 3, 6, 30})}, "at least one patch, 7 × 7");
+    const Golden siglip("modern_vision/models/siglip_odd/golden.safetensors");
+    const formats::NamedTensor read{"input_ids", siglip.tensor("input_ids")};
+    std::vector<std::int32_t> mask(siglip.shape("input_ids").element_count(), 1);
+    mask.back() = 0;
+    const TensorData holed{
+        .dtype = DType::i32, .shape = siglip.shape("input_ids"), .bytes = std::as_bytes(std::span(mask))};
+    refuses("modern_vision/models/siglip_odd", {read, {"attention_mask", holed}}, "reads texts with their padding");
     refuses(vit, {zeros("pixel_values", {0, 3, 12, 12})}, "expected 1 to ");
     refuses(vit, {{"pixel_values", speech.tensor("decoder_input_ids")}}, "expected float32");
     refuses(vit, {zeros("pixel_values", {1, 3, 12, 12}), targets}, "does not take");

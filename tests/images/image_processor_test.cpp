@@ -52,6 +52,29 @@ TEST_CASE("images are processed as transformers does it", "[images][golden]") {
         }
 }
 
+TEST_CASE("images are processed as DINO and SigLIP have it, where floats are resized too", "[images][golden]") {
+    const Golden golden("modern_vision/processed/golden.safetensors");
+    for (const std::string name : {"bit", "siglip", "dinov3", "dinov3_larger"})
+        for (const std::string picture : {"colour.png", "turned6.jpg"}) {
+            CAPTURE(name, picture);
+            const json config =
+                json::parse(std::ifstream(goldens_dir() / "modern_vision/processed" / (name + ".json")));
+            const auto p = must(processor(config));
+            const auto found = must(p.process(must(load_image(folder() / "pictures" / picture))));
+            const auto expected = golden.floats(name + "." + picture);
+            CHECK(largest_difference(found, expected) < (picture.ends_with(".png") ? 1e-5 : 1.0 / 255 / 0.2));
+        }
+}
+
+TEST_CASE("sizes that no memory is for are refused before anything is resized", "[images][errors]") {
+    json config = json::parse(std::ifstream(goldens_dir() / "modern_vision/processed/dinov3.json"));
+    config["size"] = {{"height", 32768}, {"width", 32768}};
+    const auto p = must(processor(config));
+    const auto result = p.process({.width = 3, .height = 4, .rgb = std::vector<std::uint8_t>(36)});
+    REQUIRE_FALSE(result);
+    CHECK_THAT(result.error().message, ContainsSubstring("32768 × 32768 pixels"));
+}
+
 TEST_CASE("the fast processors of transformers differ by steps of 255 only", "[images][golden]") {
     const Golden golden("vision/processed/golden.safetensors");
     const auto p = must(processor(processor_json("clip")));
@@ -71,7 +94,7 @@ TEST_CASE("processors that would do something else are refused by name", "[image
         CHECK(result.error().code == code);
         CHECK_THAT(result.error().message, ContainsSubstring("\"" + field + "\""));
     };
-    refused("clip", "image_processor_type", "SiglipImageProcessor");
+    refused("clip", "image_processor_type", "ConvNextImageProcessor");
     refused("clip", "resample", 0);
     refused("clip", "size", {{"shortest_edge", 20}, {"longest_edge", 40}});
     refused("clip", "size", {{"height", 20}});

@@ -86,6 +86,13 @@ std::vector<Widened> widened_models() {
          {{"text_config", {{"hidden_size", 64}, {"intermediate_size", 96}}},
           {"vision_config", {{"hidden_size", 32}, {"intermediate_size", 128}, {"num_attention_heads", 2}}}},
          25},
+        // of each of two layers all but what layer scale is multiplied into
+        {"modern_vision/dino", {{20, 64}, {40, 128}, {60, 192}}, {{"hidden_size", 64}}, 8},
+        {"modern_vision/siglip",
+         {{16, 64}, {24, 96}, {20, 32}, {27, 128}, {60, 96}},
+         {{"text_config", {{"hidden_size", 64}, {"intermediate_size", 96}, {"projection_size", 32}}},
+          {"vision_config", {{"hidden_size", 32}, {"intermediate_size", 128}, {"num_attention_heads", 2}}}},
+         25},
     };
 }
 

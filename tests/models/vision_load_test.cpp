@@ -72,6 +72,58 @@ TEST_CASE("config fields that would change a vision model's arithmetic are refus
                   "at most 65536 patches");
 }
 
+TEST_CASE("config fields that would change DINO's or SigLIP's arithmetic are refused by name",
+          "[models][vision][errors]") {
+    const auto config_of = [](const std::string& name) {
+        return read_json(goldens_dir() / "modern_vision/models" / name / "config.json");
+    };
+    const auto weights_of = [](const std::string& name) {
+        return must(formats::open_weights(goldens_dir() / "modern_vision/models" / name));
+    };
+    const auto refused = [&](const auto& load, const std::string& name, const std::string& tower,
+                             const std::string& field, const json& value,
+                             ErrorCode code = ErrorCode::UnsupportedConfig) {
+        CAPTURE(name, field);
+        json config = config_of(name);
+        (tower.empty() ? config : config[tower])[field] = value;
+        check_refused(load(parse_config(config), weights_of(name)), code, "\"" + field + "\"");
+    };
+    refused(models::load_dinov2, "dinov2_odd", "", "image_size", {28, 21});
+    refused(models::load_dinov2, "dinov2_odd", "", "mlp_ratio", 1.0 / 1024);
+    refused(models::load_dinov2, "dinov2_odd", "", "mlp_ratio", -1, ErrorCode::CorruptFile);
+    refused(models::load_dinov2, "dinov2_registers", "", "num_register_tokens", 1u << 20, ErrorCode::CorruptFile);
+    refused(models::load_dinov2, "dinov2_odd", "", "num_attention_heads", 4);
+    refused(models::load_dinov3, "dinov3_plain", "", "num_attention_heads", 16);  // heads of two numbers
+    refused(models::load_dinov3, "dinov3_plain", "", "rope_theta", 0, ErrorCode::CorruptFile);
+    refused(models::load_dinov3, "dinov3_plain", "", "patch_size", 13);
+    refused(models::load_siglip, "siglip_odd", "vision_config", "vision_use_head", false);
+    refused(models::load_siglip, "siglip_odd", "text_config", "projection_size", 23);
+    refused(models::load_siglip, "siglip_odd", "vision_config", "hidden_act", "mish");
+
+    json registers = config_of("dinov2_registers");
+    registers["num_register_tokens"] = 2;
+    check_refused(models::load_dinov2(parse_config(registers), weights_of("dinov2_registers")),
+                  ErrorCode::ShapeMismatch, "register_tokens");
+    json biased = config_of("dinov3_plain");
+    biased["proj_bias"] = true;
+    check_refused(models::load_dinov3(parse_config(biased), weights_of("dinov3_plain")), ErrorCode::MissingTensor,
+                  "o_proj.bias");
+}
+
+TEST_CASE("a model takes images of other sizes, or says that it does not", "[models][vision][errors]") {
+    const auto dino =
+        must(models::load_vision_encoder(goldens_dir() / "modern_vision/models/dinov2_odd"));  // patches of 7 × 7
+    CHECK(dino.is_resizable());
+    CHECK(must(dino.at_size(14, 30)).config().tokens() == 1 + 2 * 4);
+    CHECK(must(dino.at_size(14, 30)).config().hidden_size == dino.config().hidden_size);
+    check_refused(dino.at_size(6, 30), ErrorCode::InvalidArgument, "at least one patch, 7 × 7 pixels, not of 6 × 30");
+    check_refused(dino.at_size(7000, 7000), ErrorCode::InvalidArgument, "at most 65536 patches, not the 1000000");
+    const auto vit = must(load_vit(vision_json("vit_h20"), vision_tensors("vit_h20")));
+    CHECK_FALSE(vit.is_resizable());
+    CHECK(vit.at_size(12, 12));
+    check_refused(vit.at_size(12, 16), ErrorCode::ShapeMismatch, "images of 12 × 12 pixels, not 12 × 16");
+}
+
 TEST_CASE("weights of a vision model are found with and without the prefix, and checked", "[models][vision][errors]") {
     const std::string name = "vit_labels";
     const formats::TensorMap original = vision_tensors(name);
@@ -155,7 +207,7 @@ TEST_CASE("folders of other models are refused", "[models][vision][errors]") {
     check_refused(models::load_vision_encoder(bert), ErrorCode::UnsupportedConfig,
                   "supported: vision models (vit, deit");
     check_refused(models::load_clip(bert), ErrorCode::UnsupportedConfig,
-                  "supported: CLIP models (clip); this one is an encoder of texts");
+                  "supported: models of images and texts (clip, siglip); this one is an encoder of texts");
     check_refused(models::load_clip(goldens_dir() / "nowhere"), ErrorCode::FileNotFound, "nowhere");
 }
 

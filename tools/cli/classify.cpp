@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/// vkformer classify: images in, the likeliest labels out: those of a classifier, or texts that CLIP compares them with.
+/// vkformer classify: images in, the likeliest labels out: those of a classifier, or texts that CLIP or SigLIP compares them with.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -72,7 +72,8 @@ void show_device(const ClassifyCommand& command, const std::string& device) {
 Result<int> run_classifier(const ClassifyCommand& command, const std::filesystem::path& folder,
                            const VisionOptions& options) {
     if (!command.labels.empty())
-        return Error{ErrorCode::InvalidArgument, "the model has labels of its own; --label is for CLIP models"};
+        return Error{ErrorCode::InvalidArgument,
+                     "the model has labels of its own; --label is for CLIP and SigLIP models"};
     VKFORMER_TRY(ImageClassifier classifier, ImageClassifier::load(folder, options));
     VKFORMER_CHECK(command.encoder.device.heed(classifier.notes()));
     show_device(command, classifier.device());
@@ -88,14 +89,11 @@ Result<int> run_classifier(const ClassifyCommand& command, const std::filesystem
     });
 }
 
-/// The likeliest first; probabilities are the softmax of the scores.
-std::vector<Verdict> ranked(const std::vector<std::string>& labels, std::span<const float> scores) {
-    const double largest = *std::ranges::max_element(scores);
-    double sum = 0;
-    for (const float score : scores) sum += std::exp(score - largest);
+/// The likeliest first.
+std::vector<Verdict> ranked(const std::vector<std::string>& labels, std::span<const float> scores,
+                            std::span<const float> probabilities) {
     std::vector<Verdict> verdicts;
-    for (std::size_t i = 0; i < scores.size(); ++i)
-        verdicts.push_back({labels[i], scores[i], static_cast<float>(std::exp(scores[i] - largest) / sum)});
+    for (std::size_t i = 0; i < scores.size(); ++i) verdicts.push_back({labels[i], scores[i], probabilities[i]});
     std::ranges::stable_sort(verdicts, std::greater<>(), &Verdict::score);
     return verdicts;
 }
@@ -104,16 +102,16 @@ Result<int> run_clip(const ClassifyCommand& command, const std::filesystem::path
                      const VisionOptions& options) {
     if (command.labels.empty())
         return Error{ErrorCode::InvalidArgument,
-                     "a CLIP model has no labels of its own; say --label \"a photo of a cat\" --label …"};
-    ClipOptions clip;
+                     "CLIP and SigLIP models have no labels of their own; say --label \"a photo of a cat\" --label …"};
+    ImageEmbedderOptions clip;
     static_cast<VisionOptions&>(clip) = options;
-    VKFORMER_TRY(ClipEncoder encoder, ClipEncoder::load(folder, clip));
+    VKFORMER_TRY(ImageEmbedder encoder, ImageEmbedder::load(folder, clip));
     VKFORMER_CHECK(command.encoder.device.heed(encoder.notes()));
     show_device(command, encoder.device());
     return print_verdicts(command, [&](std::span<const Image> images) -> Result<std::vector<std::vector<Verdict>>> {
         VKFORMER_TRY(const auto scores, encoder.score(images, command.labels));
         std::vector<std::vector<Verdict>> verdicts;
-        for (const auto& row : scores) verdicts.push_back(ranked(command.labels, row));
+        for (const auto& row : scores) verdicts.push_back(ranked(command.labels, row, encoder.probabilities(row)));
         return verdicts;
     });
 }
@@ -136,7 +134,7 @@ void add_classify(CLI::App& app, Action& action) {
     options->encoder.add(command);
     command
         .add_option("--label", options->labels,
-                    "A text that the images are compared with, for CLIP models; several: again")
+                    "A text that the images are compared with, for CLIP and SigLIP models; several: again")
         ->allow_extra_args(false)
         ->type_name("TEXT");
     command.add_option("--top", options->top, "Print only so many labels of each image")
@@ -144,7 +142,9 @@ void add_classify(CLI::App& app, Action& action) {
         ->capture_default_str();
     command.add_flag("--json", options->json, "One JSON object per line: image, labels with label, score, probability");
     command.footer(
-        "The model is a ViT or DeiT with a classification head, or a CLIP, whose labels are texts of your own.\n"
+        "The model is a ViT, DeiT or DINOv2 with a classification head, or a CLIP or SigLIP, whose labels are texts "
+        "of\n"
+        "your own. The probabilities of CLIP's labels are together 1, those of SigLIP's each stand alone.\n"
         "Examples:\n"
         "  vkformer classify --model vit-base-patch16-224 cat.jpg dog.png\n"
         "  vkformer classify --model clip-vit-base-patch32 cat.jpg --label \"a photo of a cat\" --label \"a photo of a "

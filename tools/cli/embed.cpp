@@ -95,10 +95,10 @@ Result<int> finish(const EmbedCommand& command, std::size_t dimension, const std
     return command.bad.finish();
 }
 
-// ---- CLIP -----------------------------------------------------------------------------------------------------------
+// ---- images ---------------------------------------------------------------------------------------------------------
 
 /// A line or a row for each image.
-Result<std::vector<float>> embed_images(ClipEncoder& encoder, const EmbedCommand& command) {
+Result<std::vector<float>> embed_images(ImageEmbedder& encoder, const EmbedCommand& command) {
     VKFORMER_TRY(const auto images, load_images(command.images));
     VKFORMER_TRY(const auto vectors, encoder.embed_images(images, show_done("images", 0, images.size())));
     std::vector<float> values;
@@ -115,15 +115,20 @@ Result<std::vector<float>> embed_images(ClipEncoder& encoder, const EmbedCommand
     return values;
 }
 
-Result<int> run_clip(EmbedCommand& command, const std::filesystem::path& folder, ClipOptions options) {
+Result<int> run_image_model(EmbedCommand& command, const std::filesystem::path& folder, ImageEmbedderOptions options) {
     if (!command.pooling.empty() || command.prompt_option->count() > 0 || !command.prompt_name.empty())
-        return Error{ErrorCode::InvalidArgument, "CLIP models have no poolings and no prompts to choose from"};
+        return Error{ErrorCode::InvalidArgument, "models of images have no poolings and no prompts to choose from"};
     if (command.normalize_option->count() > 0) options.normalize = command.normalize;
-    VKFORMER_TRY(ClipEncoder encoder, ClipEncoder::load(folder, options));
+    VKFORMER_TRY(ImageEmbedder encoder, ImageEmbedder::load(folder, options));
     VKFORMER_CHECK(command.encoder.device.heed(encoder.notes()));
-    if (!command.encoder.device.quiet)
-        std::fprintf(stderr, "vkformer: device: %s\nvkformer: %zu numbers; at most %zu tokens\n",
-                     encoder.device().c_str(), encoder.dimension(), encoder.max_length());
+    if (!encoder.reads_texts() && (command.images.empty() || !command.texts.empty() || !command.input.empty()))
+        return Error{ErrorCode::InvalidArgument, "the model sees images only; say --image FILE, and no texts"};
+    if (!command.encoder.device.quiet) {
+        std::fprintf(stderr, "vkformer: device: %s\nvkformer: %zu numbers", encoder.device().c_str(),
+                     encoder.dimension());
+        if (encoder.reads_texts()) std::fprintf(stderr, "; at most %zu tokens", encoder.max_length());
+        std::fprintf(stderr, "\n");
+    }
     VKFORMER_TRY(auto values, embed_images(encoder, command));
     // Where images are named, standard input is asked for by name only.
     if (!command.images.empty() && command.texts.empty() && command.input.empty())
@@ -141,15 +146,16 @@ Result<int> run_clip(EmbedCommand& command, const std::filesystem::path& folder,
 Result<int> run(EmbedCommand command) {
     EmbedderOptions options;
     VKFORMER_TRY(const auto folder, command.encoder.apply(options));
-    constexpr std::array kKinds = {models::ModelKind::encoder, models::ModelKind::clip};
+    constexpr std::array kKinds = {models::ModelKind::encoder, models::ModelKind::vision, models::ModelKind::clip};
     VKFORMER_TRY(const auto opened, models::open_model(folder, kKinds));
-    if (models::kind_of(opened) == models::ModelKind::clip) {
-        ClipOptions clip;
-        static_cast<EncoderOptions&>(clip) = options;
-        return run_clip(command, folder, std::move(clip));
+    if (models::kind_of(opened) != models::ModelKind::encoder) {
+        ImageEmbedderOptions images;
+        static_cast<EncoderOptions&>(images) = options;
+        return run_image_model(command, folder, std::move(images));
     }
     if (!command.images.empty())
-        return Error{ErrorCode::InvalidArgument, "images need a CLIP model; this one is an encoder of texts"};
+        return Error{ErrorCode::InvalidArgument,
+                     "images need a vision model, a CLIP or a SigLIP; this one is an encoder of texts"};
     options.pooling = command.pooling;
     options.prompt_name = command.prompt_name;
     if (command.prompt_option->count() > 0) options.prompt = command.prompt;
@@ -176,8 +182,9 @@ void add_embed(CLI::App& app, Action& action) {
     CLI::App& command = *app.add_subcommand("embed", "Turn texts, the lines of a file, or images into vectors");
     auto* const texts = command.add_option("text", options->texts, "Texts, one vector each; none: lines of the input");
     options->encoder.add(command);
-    command.add_option("--image", options->images,
-                       "A PNG or JPEG file, for CLIP models; several: again")
+    command
+        .add_option("--image", options->images,
+                    "A PNG or JPEG file, for vision models, CLIP and SigLIP; several: again")
         ->allow_extra_args(false)  // what follows is a text
         ->type_name("FILE");
     command.add_option("-i,--input", options->input, "A file with a text on each line (default: standard input)")
@@ -201,7 +208,8 @@ void add_embed(CLI::App& app, Action& action) {
         "  vkformer embed --model all-MiniLM-L6-v2 \"A cat on a mat.\" \"Eine Katze.\"\n"
         "  vkformer embed --model e5-small --prompt \"passage: \" --input passages.txt --output passages.npy\n"
         "  vkformer embed --model all-MiniLM-L6-v2 --json < lines.txt\n"
-        "  vkformer embed --model clip-vit-base-patch32 --image cat.jpg --image dog.png \"a cat\"");
+        "  vkformer embed --model clip-vit-base-patch32 --image cat.jpg --image dog.png \"a cat\"\n"
+        "  vkformer embed --model dinov2-base --image cat.jpg --image dog.png --output images.npy");
     command.callback([options, &action] { action = [options] { return run(*options); }; });
 }
 

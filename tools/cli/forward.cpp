@@ -318,7 +318,17 @@ Result<Floats> images(const formats::Safetensors& file, const models::VisionConf
     return floats(file, "pixel_values", {config.channels, config.image_height, config.image_width});
 }
 
-Result<Outputs> pass_of(const models::VisionEncoder& model, const Request& request) {
+/// The model for images of the input's size, where it takes several.
+Result<models::VisionEncoder> fitted_to(const formats::Safetensors& file, const models::VisionEncoder& model) {
+    const TensorData* const pixels = file.find("pixel_values");
+    if (!pixels || pixels->shape.rank() != 4 || !model.is_resizable()) return model;
+    constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
+    return model.at_size(static_cast<std::uint32_t>(std::min(pixels->shape[2], kMost)),
+                         static_cast<std::uint32_t>(std::min(pixels->shape[3], kMost)));
+}
+
+Result<Outputs> pass_of(const models::VisionEncoder& given, const Request& request) {
+    VKFORMER_TRY(const models::VisionEncoder model, fitted_to(request.file, given));
     VKFORMER_TRY(const auto pixels, images(request.file, model.config()));
     VKFORMER_CHECK(check_names(request.file, {"pixel_values"}));
     struct Run {
@@ -367,17 +377,38 @@ Result<std::vector<std::int32_t>> lengths_to_end(const IntegerMatrix& ids, std::
     return result;
 }
 
-/// logits_per_image, [images, texts]: the cosines times logit_scale.
-FloatTensor logits_per_image(const FloatTensor& image_embeds, const FloatTensor& text_embeds, double scale) {
+/// How much of each text the model reads: up to what stands for it.
+Result<std::vector<std::int32_t>> read_lengths(const models::Clip& clip, const formats::Safetensors& file,
+                                               const IntegerMatrix& ids) {
+    VKFORMER_TRY(const auto padding, right_padding(file, ids));
+    const auto seen = lengths(padding);
+    std::vector<std::int32_t> ends(ids.batch, static_cast<std::int32_t>(ids.len));
+    if (!clip.pads_texts) {
+        VKFORMER_TRY(ends, lengths_to_end(ids, clip.text.config().end_token));  // which sees nothing behind it
+    }
+    for (std::size_t b = 0; b < ends.size(); ++b)
+        if (seen[b] < ends[b])
+            return Error{ErrorCode::InvalidArgument,
+                         clip.pads_texts
+                             ? "attention_mask has a zero, and this model reads texts with their padding: leave it out"
+                             : "attention_mask has a zero before or at the end token of a text, which stands for it"};
+    return ends;
+}
+
+/// logits_per_image, [images, texts].
+FloatTensor logits_per_image(const FloatTensor& image_embeds, const FloatTensor& text_embeds,
+                             const models::Clip& clip) {
     const std::size_t width = image_embeds.tensor.data.shape.back();
     const std::size_t images = image_embeds.values->size() / width, texts = text_embeds.values->size() / width;
     FloatTensor logits("logits_per_image", {images, texts});
     for (std::size_t i = 0; i < images; ++i)
         for (std::size_t t = 0; t < texts; ++t)
             (*logits.values)[i * texts + t] = static_cast<float>(
-                scale * std::inner_product(image_embeds.values->begin() + static_cast<std::ptrdiff_t>(i * width),
-                                           image_embeds.values->begin() + static_cast<std::ptrdiff_t>((i + 1) * width),
-                                           text_embeds.values->begin() + static_cast<std::ptrdiff_t>(t * width), 0.0));
+                clip.logit_bias +
+                clip.logit_scale *
+                    std::inner_product(image_embeds.values->begin() + static_cast<std::ptrdiff_t>(i * width),
+                                       image_embeds.values->begin() + static_cast<std::ptrdiff_t>((i + 1) * width),
+                                       text_embeds.values->begin() + static_cast<std::ptrdiff_t>(t * width), 0.0));
     return logits;
 }
 
@@ -397,13 +428,7 @@ Result<Outputs> pass_of(const models::Clip& clip, const Request& request) {
     if (has_texts) {
         const models::EncoderConfig& config = clip.text.config();
         VKFORMER_TRY(ids, tokens(file, "input_ids", config.vocab_size, config.max_positions));
-        VKFORMER_TRY(ends, lengths_to_end(ids, config.end_token));
-        VKFORMER_TRY(const auto padding, right_padding(file, ids));
-        const auto seen = lengths(padding);  // the end token sees nothing behind it
-        for (std::size_t b = 0; b < ends.size(); ++b)
-            if (seen[b] < ends[b])
-                return Error{ErrorCode::InvalidArgument,
-                             "attention_mask has a zero before or at the end token of a text, which stands for it"};
+        VKFORMER_TRY(ends, read_lengths(clip, file, ids));
     }
     struct Run {
         graph::Graph graph;
@@ -417,7 +442,7 @@ Result<Outputs> pass_of(const models::Clip& clip, const Request& request) {
             VKFORMER_TRY(run.images, clip.vision.add_encoder(run.graph, {.batch = std::min(pixels.batch, most),
                                                                          .dtype = request.dtype,
                                                                          .attention_weights = request.attentions}));
-            VKFORMER_TRY(run.image_embeds, api::clip_image_head(clip, true)(run.graph, run.images.hidden));
+            VKFORMER_TRY(run.image_embeds, api::image_vector_head(clip.vision, true)(run.graph, run.images.hidden));
             run.graph.mark_output(run.images.hidden);
             run.graph.mark_output(run.image_embeds);
             for (const graph::Value weights : run.images.attention) run.graph.mark_output(weights);
@@ -462,7 +487,7 @@ Result<Outputs> pass_of(const models::Clip& clip, const Request& request) {
         outputs.tensors.push_back(std::move(output.tensor));
     }
     if (image_embeds && text_embeds)
-        outputs.tensors.push_back(logits_per_image(*image_embeds, *text_embeds, clip.logit_scale).tensor);
+        outputs.tensors.push_back(logits_per_image(*image_embeds, *text_embeds, clip).tensor);
     return outputs;
 }
 
@@ -658,19 +683,20 @@ void add_forward(CLI::App& app, Action& action) {
             "int64 or int32; if wanted attention_mask, decoder_attention_mask, and of a text encoder token_type_ids. "
             "Of "
             "a speech model input_features [batch, mel bins, frames] and decoder_input_ids; of a vision model "
-            "pixel_values [batch, channels, height, width]; of CLIP pixel_values, input_ids or both")
+            "pixel_values [batch, channels, height, width]; of CLIP and SigLIP pixel_values, input_ids or both")
         ->required();
     command
-        .add_option("-o,--output", options->output,
-                    "Receives float32 tensors: last_hidden_state, logits (of an encoder those of its classification "
-                    "head, if it has one) and, where there are two stacks, encoder_last_hidden_state. Of CLIP "
-                    "image_embeds, text_embeds, of both logits_per_image, and "
-                    "vision_model_output.last_hidden_state, text_model_output.last_hidden_state")
+        .add_option(
+            "-o,--output", options->output,
+            "Receives float32 tensors: last_hidden_state, logits (of an encoder those of its classification "
+            "head, if it has one) and, where there are two stacks, encoder_last_hidden_state. Of CLIP and SigLIP "
+            "image_embeds, text_embeds, of both logits_per_image, and "
+            "vision_model_output.last_hidden_state, text_model_output.last_hidden_state")
         ->required();
     command.add_flag(
         "--attentions", options->attentions,
         "Also the attention weights: encoder_attentions.N, decoder_attentions.N, cross_attentions.N of "
-        "layer N, of a vision model attentions.N, of CLIP vision_model_output.attentions.N; not of language "
+        "layer N, of a vision model attentions.N, of CLIP and SigLIP vision_model_output.attentions.N; not of language "
         "models and text encoders");
     options->device.add_device(command);
     options->device.add_strict(command);
@@ -679,7 +705,7 @@ void add_forward(CLI::App& app, Action& action) {
         "Takes models of every family that the other commands take: folders, and GGUF files of language models and "
         "text encoders. Where a mask has zeros, all but encoder-decoders take them behind the ones, and what is "
         "written "
-        "for them means nothing.\n"
+        "for them means nothing. SigLIP reads texts with their padding, and takes no mask with zeros.\n"
         "Examples:\n"
         "  vkformer forward --model opus-mt-en-de --input in.safetensors --output out.safetensors --dtype f16\n"
         "  vkformer forward --model smollm-135m.gguf --input ids.safetensors --output logits.safetensors\n"

@@ -22,7 +22,7 @@ std::string_view advice(Hint hint) noexcept {
     case Hint::language_model: return "; models of this type are for vkformer generate and chat";
     case Hint::text_encoder: return "; models of this type are for vkformer embed and rerank";
     case Hint::cross_encoder: return "; models of this type are for vkformer rerank";
-    case Hint::vision_model: return "; models of this type are for vkformer classify";
+    case Hint::vision_model: return "; models of this type are for vkformer classify and embed";
     case Hint::clip_model: return "; models of this type are for vkformer classify and embed";
     case Hint::speech_model: return "; models of this type are for vkformer transcribe";
     }

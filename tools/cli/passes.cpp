@@ -79,7 +79,9 @@ Result<std::vector<Pass>> passes_of(const models::Opened<models::Clip>& model, c
     const decoding::EncoderHead head = [&](graph::Graph& graph, const models::EncoderTensors& tensors) {
         return clip.add_text_embedding(graph, tensors);
     };
-    VKFORMER_TRY(Pass texts, text_pass(clip.text, head, options));
+    PassOptions whole = options;
+    if (clip.pads_texts) whole.length = clip.text.config().max_positions;  // as they always are
+    VKFORMER_TRY(Pass texts, text_pass(clip.text, head, whole));
     passes.push_back(std::move(texts));
     return passes;
 }

@@ -30,7 +30,7 @@ struct PassOptions {
     bool with_attention_weights = false;  ///< the path that keeps them too, where there is one
 };
 
-// The encoder with what follows it: pooling and stages, or the head of a classifier; of CLIP both towers. Errors: those of loading.
+// The encoder with what follows it: pooling and stages, or the head of a classifier; of CLIP and SigLIP both towers. Errors: loading's.
 Result<std::vector<Pass>> passes_of(const models::Opened<models::Encoder>& model, const PassOptions& options);
 Result<std::vector<Pass>> passes_of(const models::Opened<models::VisionEncoder>& model, const PassOptions& options);
 Result<std::vector<Pass>> passes_of(const models::Opened<models::Clip>& model, const PassOptions& options);

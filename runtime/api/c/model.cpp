@@ -6,6 +6,7 @@
 
 #include "api/c/handles.hpp"
 #include "api/decoder_text.hpp"
+#include "api/image_runner.hpp"
 #include "core/paths.hpp"
 #include "core/try.hpp"
 #include "models/adapter.hpp"
@@ -70,11 +71,16 @@ Result<void> load(Model& model, const models::Opened<models::Encoder>& opened) {
 }
 
 Result<void> take_vision(Model& model, models::VisionEncoder encoder, const std::filesystem::path& path) {
-    model.model = std::move(encoder);
     model.tokenizer = Error{ErrorCode::InvalidArgument, "a vision model sees images: it has no tokenizer here"};
     const auto processor = images::ImageProcessor::open(path);
     if (!processor && processor.error().code != ErrorCode::FileNotFound) return processor.error();
-    if (processor) model.normalization = processor->normalization();
+    if (processor) {
+        model.normalization = processor->normalization();
+        if (encoder.is_resizable()) {
+            VKFORMER_TRY(encoder, api::fitted_to(*processor, std::move(encoder)));
+        }
+    }
+    model.model = std::move(encoder);
     return {};
 }
 
