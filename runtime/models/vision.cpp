@@ -136,8 +136,9 @@ Result<Value> VisionEncoder::add_class_and_mean(Graph& graph, Value hidden) cons
     const std::uint64_t batch = graph.shape(hidden)[0], tokens = graph.shape(hidden)[1], width = config_.hidden_size;
     std::vector<float> shares(batch * tokens, 1.0f / static_cast<float>(tokens - config_.special_tokens));
     for (std::uint64_t i = 0; i < batch; ++i) std::fill_n(&shares[i * tokens], config_.special_tokens, 0.0f);
-    VKFORMER_TRY(const Value weights, graph.weight("vision.head.shares." + std::to_string(batch),
-                                                   float_tensor({batch, 1, 1, tokens}, std::move(shares)), DType::f32));
+    VKFORMER_TRY(const Value weights,
+                 graph.weight("vision.head.shares." + std::to_string(batch) + "x" + std::to_string(tokens),
+                              float_tensor({batch, 1, 1, tokens}, std::move(shares)), DType::f32));
     VKFORMER_TRY(const Value values, graph.reshape(hidden, {batch, tokens, 1, width}));
     VKFORMER_TRY(const Value sum, graph::weighted_sum(graph, weights, values));
     VKFORMER_TRY(const Value row, graph.reshape(sum, {batch, 1, width}));

@@ -510,9 +510,9 @@ TEST_CASE("a model for another command is refused with that command's name", "[c
     const TemporaryFolder pegasus;
     std::ofstream(pegasus / "config.json") << R"({"model_type": "pegasus"})";
     refuses("translate -d cpu -m " + pegasus.path().string() + " x", R"("model_type" is "pegasus", supported: enc)");
-    const Outcome vit = run("embed -d cpu -m " + folder("vision/vit") + " x");
+    const Outcome vit = run("generate -d cpu -m " + folder("vision/vit") + " x");
     CHECK(vit.exit_code == 2);
-    CHECK(vit.err.ends_with("are for vkformer classify\n"));
+    CHECK(vit.err.ends_with("are for vkformer classify and embed\n"));
 }
 
 TEST_CASE("the command line adds to the library's messages how its user asks for what helps", "[cli][errors]") {
