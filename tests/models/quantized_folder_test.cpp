@@ -237,6 +237,21 @@ std::vector<double> run_folder(const fs::path& folder, graph::Backend& backend) 
 
 }  // namespace
 
+TEST_CASE("matrices that a scale is multiplied into when they are read are not put into blocks",
+          "[models][quantized][folder][dino]") {
+    const std::vector<Widened> models = widened_models();
+    const auto dino = std::ranges::find(models, std::string("modern_vision/dino"), &Widened::golden);
+    const TemporaryFolder folder;
+    write_widened(*dino, folder / "given");
+    write_blocks(folder / "given", folder / "blocks", DType::q8_0);
+    const formats::TensorMap tensors = must(formats::open_weights(folder / "blocks")).tensors();
+    const std::string layer = "dinov2.encoder.layer.1.";
+    CHECK(tensors.at(layer + "mlp.fc1.weight").dtype == DType::q8_0);
+    CHECK(tensors.at(layer + "attention.attention.query.weight").dtype == DType::q8_0);
+    CHECK(tensors.at(layer + "mlp.fc2.weight").dtype == DType::f32);
+    CHECK(tensors.at(layer + "attention.output.dense.weight").dtype == DType::f32);
+}
+
 TEST_CASE("a folder in blocks computes what its blocks stand for", "[models][quantized][folder]") {
     const auto floats_on_cpu = cpu::make_cpu_backend<float>(cpu::QuantizedProducts::floats);
     graph::Backend* const tested = GENERATE(from_range(test_backends()));
