@@ -33,7 +33,8 @@ Workloads workloads_of(const models::Opened<models::Decoder>& opened, DType dtyp
 }
 
 Workloads workloads_of(const models::Opened<models::VisionEncoder>& opened, DType dtype, models::WeightFormat) {
-    VKFORMER_TRY(const auto encoder, opened.load());
+    VKFORMER_TRY(auto loaded, opened.load());
+    VKFORMER_TRY(const auto encoder, fitted_to(opened.path, std::move(loaded)));
     const bool has_labels = encoder.config().labels > 0;
     return image_workload(encoder, has_labels ? label_head(encoder) : image_vector_head(encoder, true), dtype);
 }

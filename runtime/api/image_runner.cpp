@@ -34,6 +34,14 @@ Result<models::VisionEncoder> fitted_to(const images::ImageProcessor& processor,
     return Error{code, "preprocessor_config.json: " + fitted.error().message};
 }
 
+Result<models::VisionEncoder> fitted_to(const std::filesystem::path& folder, models::VisionEncoder encoder) {
+    if (!encoder.is_resizable()) return encoder;
+    const auto processor = images::ImageProcessor::open(folder);
+    if (processor) return fitted_to(*processor, std::move(encoder));
+    if (processor.error().code != ErrorCode::FileNotFound) return processor.error();
+    return encoder;
+}
+
 Result<ImageRunner> ImageRunner::load(const std::filesystem::path& folder, models::VisionEncoder encoder,
                                       decoding::ImageHead head, const EncoderOptions& options) {
     VKFORMER_TRY(auto processor, images::ImageProcessor::open(folder));

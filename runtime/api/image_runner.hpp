@@ -21,6 +21,9 @@ Result<std::vector<tuning::Workload>> image_workload(const models::VisionEncoder
 /// The encoder for images of the size that the processor makes; as it is, where that depends on the picture. Errors: ShapeMismatch (it
 /// takes others), UnsupportedConfig (a size that DINO cannot take).
 Result<models::VisionEncoder> fitted_to(const images::ImageProcessor& processor, models::VisionEncoder encoder);
+/// DINO for what the folder's processor makes; other models, and where there is none, as they are. Errors: also those of
+/// ImageProcessor::open.
+Result<models::VisionEncoder> fitted_to(const std::filesystem::path& folder, models::VisionEncoder encoder);
 
 class ImageRunner {
 public:

@@ -463,6 +463,8 @@ TEST_CASE("validate, bench model and tune take models that answer in one pass", 
         {"modern_encoders/modernbert_score", 1, "texts"},
         {"vision/models/vit_labels", 2, "images"},
         {"vision/models/clip_gelu", 3, "images"},
+        {"modern_vision/dino", 2, "images"},
+        {"modern_vision/siglip", 3, "images"},
     }));
     CAPTURE(folder);
     const std::string model = " -q --json --device cpu --length 7 --model " + (goldens_dir() / folder).string();
@@ -471,6 +473,8 @@ TEST_CASE("validate, bench model and tune take models that answer in one pass", 
     const json reports = json::parse(validated.out)["reports"];
     REQUIRE(reports.size() == programs);  // images with and without attention weights
     for (const json& report : reports) CHECK(report["checks"].size() > 10);
+    if (folder == "modern_vision/dino")  // two images as its processor makes them, of 16 tokens and that of the class
+        CHECK(reports[0]["checks"][0]["elements"] == 2 * 17 * 48);
 
     const Outcome bench = run("bench model --batch 3 --runs 1" + model);
     REQUIRE(bench.exit_code == 0);

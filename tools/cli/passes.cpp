@@ -5,6 +5,7 @@
 #include <optional>
 #include <random>
 
+#include "api/image_runner.hpp"
 #include "core/try.hpp"
 #include "decoding/encoder_session.hpp"
 #include "decoding/image_session.hpp"
@@ -104,7 +105,8 @@ Result<std::vector<Pass>> passes_of(const models::Opened<models::Encoder>& model
 }
 
 Result<std::vector<Pass>> passes_of(const models::Opened<models::VisionEncoder>& model, const PassOptions& options) {
-    VKFORMER_TRY(const auto encoder, model.load());
+    VKFORMER_TRY(auto loaded, model.load());
+    VKFORMER_TRY(const auto encoder, api::fitted_to(model.path, std::move(loaded)));
     return image_passes(encoder, options);
 }
 

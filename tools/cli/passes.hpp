@@ -30,7 +30,8 @@ struct PassOptions {
     bool with_attention_weights = false;  ///< the path that keeps them too, where there is one
 };
 
-// The encoder with what follows it: pooling and stages, or the head of a classifier; of CLIP and SigLIP both towers. Errors: loading's.
+// The encoder with what follows it: pooling and stages, or the head of a classifier; of CLIP and SigLIP both towers, of DINO for images
+// of the size that its processor makes. Errors: those of loading, and of the processor's file.
 Result<std::vector<Pass>> passes_of(const models::Opened<models::Encoder>& model, const PassOptions& options);
 Result<std::vector<Pass>> passes_of(const models::Opened<models::VisionEncoder>& model, const PassOptions& options);
 Result<std::vector<Pass>> passes_of(const models::Opened<models::Clip>& model, const PassOptions& options);
