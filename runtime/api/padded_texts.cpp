@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "api/padded_texts.hpp"
 
-#include <algorithm>
-
 #include "core/try.hpp"
 #include "formats/config.hpp"
 #include "text/normalizers.hpp"
@@ -26,8 +24,8 @@ Result<PaddedTexts> PaddedTexts::read(const std::filesystem::path& folder, const
     PaddedTexts texts;
     texts.is_plain = type == "SiglipTokenizer";
     const bool is_second = type == "Siglip2Tokenizer";
-    VKFORMER_TRY(texts.lowers, config.boolean("do_lower_case", true));
-    texts.lowers = texts.is_plain ? texts.lowers : is_second;
+    VKFORMER_TRY(const bool lowers, config.boolean("do_lower_case", true));
+    texts.lowers = is_second || (texts.is_plain && lowers);
     const bool is_left = is_second || type.starts_with("GemmaTokenizer");
     VKFORMER_TRY(const std::string side, config.string("padding_side", is_left ? "left" : "right"));
     if (side != "left" && side != "right") return config.unsupported("padding_side", "left, right");
