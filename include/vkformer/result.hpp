@@ -70,10 +70,12 @@ template <class T>
 class Result;
 
 /// An Error on its way from one Result to the next: one pointer, so that handing it on takes no more than that. Empty once it was moved.
+/// Where there is no memory for it, it is an Error that says so.
 class VKFORMER_API Failure {
 public:
-    explicit Failure(Error error) : error_(make(std::move(error))) {}
-    Failure(const Failure& other) : error_(other.error_ ? make(Error(*other.error_)) : nullptr) {}
+    // Functions of the library: in every caller they would be many instructions.
+    explicit Failure(Error&& error) noexcept;
+    Failure(const Failure& other) noexcept;
     Failure(Failure&& other) noexcept : error_(std::exchange(other.error_, nullptr)) {}
     Failure& operator=(Failure other) noexcept {
         std::swap(error_, other.error_);
@@ -85,16 +87,16 @@ public:
 
     explicit operator bool() const noexcept { return error_ != nullptr; }
     /// Requires that it is not empty.
-    Error& error() const noexcept {
+    const Error& error() const noexcept {
         assert(error_ && "error() of a Result that has none, or whose error was handed on");
         return *error_;
     }
+    /// The same, whose message is no longer needed here.
+    Error take() noexcept;
 
 private:
     friend class Result<void>;
     Failure() = default;
-    // Functions of the library: in every caller they would be many instructions.
-    static Error* make(Error&& error);
     static void destroy(Error* error) noexcept;
 
     Error* error_ = nullptr;
@@ -105,8 +107,8 @@ template <class T>
 class [[nodiscard]] Result {
 public:
     Result(T value) : has_value_(true), value_(std::move(value)) {}
-    Result(Error error) : has_value_(false), failure_(std::move(error)) {}
-    Result(Failure failure) : has_value_(false), failure_(std::move(failure)) {}
+    Result(Error error) noexcept : has_value_(false), failure_(std::move(error)) {}
+    Result(Failure failure) noexcept : has_value_(false), failure_(std::move(failure)) {}
 
     Result(const Result& other) requires std::is_copy_constructible_v<T> : has_value_(other.has_value_) { take(other); }
     Result(Result&& other) noexcept(std::is_nothrow_move_constructible_v<T>) : has_value_(other.has_value_) {
@@ -133,7 +135,7 @@ public:
     const T* operator->() const noexcept { return &value(); }
 
     const Error& error() const& noexcept { return failure_.error(); }
-    Error&& error() && noexcept { return std::move(failure_.error()); }
+    Error error() && noexcept { return failure_.take(); }
     /// The Error, to be handed on.
     Failure&& failure() && noexcept { return std::move(failure_); }
 
@@ -168,12 +170,12 @@ template <>
 class [[nodiscard]] Result<void> {
 public:
     Result() = default;
-    Result(Error error) : failure_(std::move(error)) {}
-    Result(Failure failure) : failure_(std::move(failure)) {}
+    Result(Error error) noexcept : failure_(std::move(error)) {}
+    Result(Failure failure) noexcept : failure_(std::move(failure)) {}
 
     explicit operator bool() const noexcept { return !failure_; }
     const Error& error() const& noexcept { return failure_.error(); }
-    Error&& error() && noexcept { return std::move(failure_.error()); }
+    Error error() && noexcept { return failure_.take(); }
     /// The Error, to be handed on. What is left says that all went well.
     Failure&& failure() && noexcept { return std::move(failure_); }
 

@@ -1,10 +1,45 @@
 // SPDX-License-Identifier: MIT
 #include "vkformer/result.hpp"
 
-namespace vkformer {
+#include <new>
 
-Error* Failure::make(Error&& error) { return new Error(std::move(error)); }
-void Failure::destroy(Error* error) noexcept { delete error; }
+namespace vkformer {
+namespace {
+
+Error out_of_memory() noexcept { return {.code = ErrorCode::OutOfHostMemory, .message = "out of memory"}; }
+
+/// In place of what there is no memory for. Nothing is ever written to it.
+Error& no_memory() noexcept {
+    static Error error = out_of_memory();
+    return error;
+}
+
+Error* on_heap(Error&& error) noexcept {
+    Error* const made = new (std::nothrow) Error(std::move(error));
+    return made ? made : &no_memory();
+}
+
+Error* copy_of(const Error& error) noexcept {
+    try {
+        return on_heap(Error(error));
+    } catch (const std::bad_alloc&) {
+        return &no_memory();
+    }
+}
+
+}  // namespace
+
+Failure::Failure(Error&& error) noexcept : error_(on_heap(std::move(error))) {}
+Failure::Failure(const Failure& other) noexcept : error_(other.error_ ? copy_of(*other.error_) : nullptr) {}
+
+Error Failure::take() noexcept {
+    assert(error_ && "error() of a Result that has none, or whose error was handed on");
+    return error_ == &no_memory() ? out_of_memory() : std::move(*error_);
+}
+
+void Failure::destroy(Error* error) noexcept {
+    if (error != &no_memory()) delete error;
+}
 
 std::string_view to_string(ErrorCode code) noexcept {
     switch (code) {
