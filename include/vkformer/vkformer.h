@@ -739,13 +739,14 @@ typedef struct vkf_pass_info {
  * - encoder–decoder: "source" i32 [1, source_len], "source_lengths" i32 [1], "target" i32 [1, target_len] → "logits"
  *   f32 [1, target_len, vocab]; attention weights "weights/encoder/L", "weights/decoder/L", "weights/cross/L";
  * - decoder: "tokens" i32 [1, target_len], "starts" i32 [1] (0) → "logits" f32 [target_len, vocab]. A model with LongRoPE
- *   takes the long factors where target_len is above its original context, the short ones else;
- * - encoder: "tokens" i32 [1, target_len], "lengths" i32 [1] → "hidden" [1, target_len, hidden_size];
+ *   takes the long factors where target_len is above its original context, the short ones else; attention weights
+ *   "weights/decoder/L" of the layers that have attention;
+ * - encoder: "tokens" i32 [1, target_len], "lengths" i32 [1] → "hidden" [1, target_len, hidden_size]; attention weights
+ *   "weights/encoder/L";
  * - vision: "pixels" f32 [1, channels, height, width], normalised (an image can be bound to it) → "hidden" [1, tokens,
  *   hidden_size], the special tokens first, then the patches row by row; "embedding" f32 [1, dimension]; "logits" f32
  *   [1, labels] of a classifier; attention weights "weights/vision/L". Attention weights are f32 [1, heads, query_len,
- *   key_len], L counts layers from 0. Errors: as vkf_program_create, and VKF_ERROR_UNSUPPORTED_CONFIG (attention
- *   weights that the model's path does not store).
+ *   key_len], L counts layers from 0. Errors: as vkf_program_create.
  */
 VKFORMER_API vkf_result vkf_model_pass(vkf_model* model, const vkf_pass_info* info, const vkf_program_options* options,
                                        vkf_program** program);

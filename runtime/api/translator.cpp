@@ -250,7 +250,7 @@ Result<std::vector<AttentionWeights>> attention_weights(const models::EncoderDec
                                         .target_len = static_cast<std::uint32_t>(target.size()),
                                         .dtype = dtype_of(options),
                                         .weights = api::format_of(options.weights),
-                                        .attention_weights = true}));
+                                        .layers = {.attention = true}}));
     VKFORMER_TRY(const auto program,
                  backend.compile(graph::make_plan_for(backend, std::move(f.graph)), weights, backend.make_store()));
     VKFORMER_CHECK(program->write(f.source_tokens, source));

@@ -7,8 +7,8 @@
 
 namespace vkformer::cpu {
 
-// weights[b, h, i, :] = softmax over the seen keys of (scores + additive)[b, h, i, :], 0 for the others; zeros where none is
-// seen. scores, weights: [batch, heads, query_len, key_len]. Vaswani et al. 2017, eq. 1.
+// weights[b, h, i, :] = softmax over the seen keys, and the head's sink, of (scores + additive)[b, h, i, :], 0 for the others; zeros where
+// none is seen. scores, weights: [batch, heads, query_len, key_len]. Vaswani et al. 2017, eq. 1.
 template <std::floating_point T>
 void execute(const graph::MaskedSoftmax& op, const Operands<T>& operands) {
     const std::size_t heads = operands.dim(op.scores, 1), query_len = operands.dim(op.scores, 2);
@@ -21,9 +21,10 @@ void execute(const graph::MaskedSoftmax& op, const Operands<T>& operands) {
         const auto [first, last] = mask.seen_keys(b, i, key_len);
         const std::span<T> seen = operands.floats(op.weights, n).subspan(first, last - first);
         for (std::size_t j = first; j < last; ++j) seen[j - first] = scores[j] + mask.addend(b, h, i, j, key_len);
-        const T sum = exponentiate(seen).sum;
+        const auto [max, sum] = exponentiate(seen);
         if (sum == 0) continue;  // no key is seen; a NaN goes on
-        for (T& weight : seen) weight /= sum;
+        const T total = sum + mask.sink_weight(h, max);
+        for (T& weight : seen) weight /= total;
     }
 }
 template void execute(const graph::MaskedSoftmax&, const Operands<float>&);

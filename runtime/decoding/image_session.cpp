@@ -60,7 +60,7 @@ Result<void> ImageSession::check(std::span<const float> pixels) const {
 
 Result<ImageSession::Prepared*> ImageSession::prepare(const VisionLayout& layout) {
     const auto is_same = [&](const Prepared& p) {
-        return p.layout.batch == layout.batch && p.layout.attention_weights == layout.attention_weights;
+        return p.layout.batch == layout.batch && p.layout.layers == layout.layers;
     };
     const auto known = std::ranges::find_if(prepared_, is_same);
     if (known != prepared_.end()) {
@@ -85,7 +85,7 @@ Result<std::vector<ImageResult>> ImageSession::run_batch(Prepared& prepared, std
     VKFORMER_TRY(auto rows, read_rows(program, t.result, prepared.layout.batch));
     std::vector<ImageResult> results;
     for (auto& row : rows) results.push_back({.values = std::move(row), .attention = {}});
-    for (const graph::Value layer : t.encoder.attention) {
+    for (const graph::Value layer : t.encoder.layers.attention) {
         VKFORMER_TRY(auto weights, read_rows(program, layer, prepared.layout.batch));
         for (std::size_t i = 0; i < weights.size(); ++i) results[i].attention.push_back(std::move(weights[i]));
     }
@@ -118,7 +118,7 @@ Result<std::vector<ImageResult>> ImageSession::run(std::size_t count, const Pixe
 
 Result<ImageResult> ImageSession::run_with_attention(std::span<const float> pixels) {
     VKFORMER_CHECK(check(pixels));
-    VKFORMER_TRY(Prepared* const prepared, prepare({.dtype = options_.dtype, .attention_weights = true}));
+    VKFORMER_TRY(Prepared* const prepared, prepare({.dtype = options_.dtype, .layers = {.attention = true}}));
     VKFORMER_TRY(auto results, run_batch(*prepared, pixels));
     return std::move(results.front());
 }

@@ -119,7 +119,7 @@ Result<Value> rms_norm(Graph& graph, Value x, Value gain, float eps, float gain_
 // value may both be q8_0 caches. With `pages`, i32 [batch, table_len], they are both in pages there, [pages, kPageLen, kv_heads, …]
 // (graph/pages.hpp), and key_len is table_len · kPageLen: key j of sequence b lies in page pages[b, j / kPageLen]. Of the table only what
 // leads to a key that the mask lets a query see means something. What names no page is read as the last one.
-// The mask is documented at AttentionMask; a query that sees no key gets zeros, never NaN. Nodes that store the scores have no sinks.
+// The mask is documented at AttentionMask; a query that sees no key gets zeros, never NaN.
 // soft_cap > 0 bounds the scores before the mask: score = soft_cap · tanh(scale · query · key / soft_cap) (Gemma Team 2024, arXiv
 // 2408.00118, section 2); 0: none.
 
@@ -150,6 +150,13 @@ Result<Value> weighted_sum(Graph& graph, Value weights, Value value);
 /// is stored. Same operands, same result. Formula: Vaswani et al. 2017, eq. 1.
 Result<Value> attention(Graph& graph, Value query, Value key, Value value, const AttentionMask& mask, float scale,
                         float soft_cap = 0, Value pages = {});
+
+/// The same by the three nodes, for who wants the weights, too: f32 [batch, heads, query_len, key_len], an output of the graph.
+struct SeenWithWeights {
+    Value seen, weights;
+};
+Result<SeenWithWeights> attention_with_weights(Graph& graph, Value query, Value key, Value value,
+                                               const AttentionMask& mask, float scale, float soft_cap = 0);
 
 /// The same for query_len = 1 and a long cache: two nodes, one over splits (`split_keys` keys if all are seen), one that combines them
 /// (Dao et al. 2023, "Flash-Decoding").

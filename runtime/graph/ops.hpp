@@ -35,7 +35,7 @@ struct AttentionMask {
     Value starts;              ///< i32 [batch], optional: position of the first query; absent: 0
     Value additive;            ///< f32 [batch or 1, heads or 1, query_len or 1, key_len], optional: added to the scores
     /// f32 [heads], optional, in place of `additive`: one more score of each query, that of no key, whose weight goes to nothing
-    /// (Xiao et al. 2023, "Efficient Streaming Language Models with Attention Sinks"; as gpt-oss has it). Attention and DecodeAttention.
+    /// (Xiao et al. 2023, "Efficient Streaming Language Models with Attention Sinks"; as gpt-oss has it).
     Value sinks;
 };
 
@@ -298,6 +298,7 @@ struct MaskedSoftmax {
         visit("key_lengths", self.mask.key_lengths, Access::read);
         visit("starts", self.mask.starts, Access::read);
         visit("additive", self.mask.additive, Access::read);
+        visit("sinks", self.mask.sinks, Access::read);
         visit("weights", self.weights, Access::write);
     }
 };

@@ -161,7 +161,37 @@ public:
 
     const std::vector<Value>& caches() const noexcept { return caches_; }
 
+    /// All layers, over what embed() gave: the last hidden state before the final norm.
+    Result<Value> layers(Value x, Value starts) {
+        for (std::size_t index = 0; index < config_.layers.size(); ++index) {
+            if (layout_.layers.hidden) VKFORMER_CHECK(keep_hidden(x));
+            VKFORMER_TRY(x, layer(index, x, starts));
+        }
+        if (layout_.layers.attention) kept_.attention.resize(config_.layers.size());
+        return x;
+    }
+
+    /// What the layers gave on request; `hidden` is behind the last of them and the norm.
+    LayerValues take_kept(Value hidden) {
+        if (layout_.layers.hidden) keep_output(graph_, hidden, kept_.hidden);
+        return std::move(kept_);
+    }
+
 private:
+    /// The hidden state that x stands for.
+    Result<void> keep_hidden(Value x) {
+        if (config_.residual_scale != 1) {
+            const std::uint64_t tokens = std::uint64_t{layout_.rows} * layout_.len;
+            TensorData scales = float_tensor({tokens, 1}, std::vector<float>(tokens, config_.residual_scale));
+            graph_.set_scope("hidden_states");
+            VKFORMER_TRY(const Value weights, graph_.weight("hidden_states.scale_" + std::to_string(tokens),
+                                                            std::move(scales), DType::f32));
+            VKFORMER_TRY(x, weighted(weights, x));
+        }
+        keep_output(graph_, x, kept_.hidden);
+        return {};
+    }
+
     DType storage_of(const TensorData& data) const { return stored_dtype(data, layout_.dtype, layout_.weights); }
 
     /// The rows of type 0 are a table of positions that are all alike: no op adds one row to all.
@@ -367,7 +397,18 @@ private:
         VKFORMER_TRY(const Value sinks, sinks_of(w));
         const graph::AttentionMask mask = {
             .causal = config_.is_causal, .window = layer.window, .key_lengths = lengths_, .sinks = sinks};
-        return graph::attention(graph_, query, key, value, mask, config_.attention_scale, config_.attention_soft_cap);
+        return see(index, query, key, value, mask);
+    }
+
+    /// The same as one node, or by those that keep the weights.
+    Result<Value> see(std::size_t index, Value query, Value keys, Value values, const graph::AttentionMask& mask) {
+        const float scale = config_.attention_scale, cap = config_.attention_soft_cap;
+        if (!layout_.layers.attention)
+            return graph::attention(graph_, query, keys, values, mask, scale, cap, layout_.page_table);
+        VKFORMER_TRY(const auto both, graph::attention_with_weights(graph_, query, keys, values, mask, scale, cap));
+        kept_.attention.resize(index);  // those before it without attention
+        kept_.attention.push_back(both.weights);
+        return both.seen;
     }
 
     /// What new tokens see of the caches, which they are appended to.
@@ -380,10 +421,9 @@ private:
         graph_.set_scope(name_ + ".attention");
         VKFORMER_TRY(const Value sinks, sinks_of(weights_.layers[index]));
         const graph::AttentionMask mask = {.causal = true, .window = layer.window, .starts = starts, .sinks = sinks};
-        return layout_.len == 1 ? graph::decode_attention(graph_, query, keys, values, mask, config_.attention_scale,
-                                                          kSplitKeys, config_.attention_soft_cap, layout_.page_table)
-                                : graph::attention(graph_, query, keys, values, mask, config_.attention_scale,
-                                                   config_.attention_soft_cap, layout_.page_table);
+        if (layout_.len > 1 || layout_.layers.attention) return see(index, query, keys, values, mask);
+        return graph::decode_attention(graph_, query, keys, values, mask, config_.attention_scale, kSplitKeys,
+                                       config_.attention_soft_cap, layout_.page_table);
     }
 
     /// Scores are float32, whatever the activations are.
@@ -683,6 +723,7 @@ private:
     const std::byte* last_down_ = nullptr;         // what last_inner_ was made with
     Value last_x_, last_inner_;
     std::vector<Value> caches_;
+    LayerValues kept_;
     std::string name_;  // of the layer at hand
 };
 
@@ -778,16 +819,18 @@ Result<DecoderPass> Decoder::add_pass(Graph& graph, const DecoderLayout& wanted,
                                                      " tokens was asked for, the model takes 1 to " +
                                                      std::to_string(config_.most_positions())};
     VKFORMER_CHECK(check_cache(layout.cache));
+    if (layout.layers.attention && (layout.pages > 0 || layout.cache != CacheFormat::as_computed))
+        return Error{ErrorCode::InvalidArgument,
+                     "attention weights are kept with caches as they are computed, neither in pages nor in blocks"};
     if (layout.cache_rows > 0) VKFORMER_CHECK(check_beams());
     if (layout.cache_rows > 0 && layout.rows != 1)
         return Error{ErrorCode::InvalidArgument, "caches of more rows than are computed are for one sequence"};
     Builder build(*this, graph, layout);
-    VKFORMER_TRY(Value x, build.embed(tokens, starts));
-    for (std::size_t layer = 0; layer < config_.layers.size(); ++layer) {
-        VKFORMER_TRY(x, build.layer(layer, x, starts));
-    }
+    VKFORMER_TRY(const Value embedded, build.embed(tokens, starts));
+    VKFORMER_TRY(const Value x, build.layers(embedded, starts));
     DecoderPass pass;
     VKFORMER_TRY(pass.hidden, build.final_norm(x));
+    pass.layers = build.take_kept(pass.hidden);
     if (logits == Logits::all) {
         // Where nobody asks for the hidden state, its norm is left out of the program.
         VKFORMER_TRY(const Value scaled,
@@ -798,8 +841,8 @@ Result<DecoderPass> Decoder::add_pass(Graph& graph, const DecoderLayout& wanted,
     return pass;
 }
 
-Result<Value> Decoder::add_encoding(Graph& graph, const DecoderLayout& wanted, Value tokens, Value lengths,
-                                    Value types) const {
+Result<DecoderPass> Decoder::add_encoding(Graph& graph, const DecoderLayout& wanted, Value tokens, Value lengths,
+                                          Value types) const {
     if (wanted.len > config_.max_positions)
         return Error{ErrorCode::InvalidArgument, "the model takes at most " + std::to_string(config_.max_positions) +
                                                      " tokens, not " + std::to_string(wanted.len)};
@@ -808,14 +851,16 @@ Result<Value> Decoder::add_encoding(Graph& graph, const DecoderLayout& wanted, V
                                   .len = wanted.len,
                                   .capacity = std::min(std::bit_ceil(wanted.len), config_.max_positions),
                                   .dtype = wanted.dtype,
-                                  .weights = wanted.weights};
+                                  .weights = wanted.weights,
+                                  .layers = wanted.layers};
     VKFORMER_CHECK(check_encoding());
     Builder build(*this, graph, layout, lengths);
-    VKFORMER_TRY(Value x, build.embed(tokens, {}, types));
-    for (std::size_t layer = 0; layer < config_.layers.size(); ++layer) {
-        VKFORMER_TRY(x, build.layer(layer, x, {}));
-    }
-    return build.final_norm(x);
+    VKFORMER_TRY(const Value embedded, build.embed(tokens, {}, types));
+    VKFORMER_TRY(const Value x, build.layers(embedded, {}));
+    DecoderPass pass;
+    VKFORMER_TRY(pass.hidden, build.final_norm(x));
+    pass.layers = build.take_kept(pass.hidden);
+    return pass;
 }
 
 Result<std::vector<Value>> Decoder::add_caches(Graph& graph, const DecoderLayout& layout) const {

@@ -13,6 +13,7 @@
 
 #include "graph/builders.hpp"
 #include "models/file_notes.hpp"
+#include "models/layer_values.hpp"
 #include "models/layer_weights.hpp"
 #include "models/weight_format.hpp"
 
@@ -95,6 +96,7 @@ struct DecoderConfig {
     float norm_eps = 1e-5f;
     float norm_gain_offset = 0;                        ///< added to the gains of RMS norms
     float embedding_scale = 1;                         ///< of the tokens' embeddings
+    float residual_scale = 1;                          ///< what lies between the layers is the hidden state divided by it
     float attention_scale = 1;                         ///< of the scores
     float logit_scale = 1;                             ///< of the logits, before their cap
     float attention_soft_cap = 0, logit_soft_cap = 0;  ///< c · tanh(x / c); 0: none
@@ -204,6 +206,7 @@ struct DecoderLayout {
     std::uint32_t slots = 0;  ///< with state_slots: so many states there are
     graph::Value
         state_slots{};  ///< of a model that keeps states, i32 [rows, 2]: graph::StatePlace::slots; absent: a state for each row
+    LayerChoice layers{};  ///< attention: with caches as they are computed, not in pages
 };
 
 enum class Logits : std::uint8_t { none, all };
@@ -213,6 +216,7 @@ struct DecoderPass {
     graph::Value hidden;               ///< [rows, len, hidden_size] behind the last norm
     graph::Value logits;               ///< f32 [rows · len, vocab_size]; absent with Logits::none
     std::vector<graph::Value> caches;  ///< of all layers, keys and values
+    LayerValues layers;
 };
 
 /// The model: weights in files and how they are put together. Immutable and thread-safe.
@@ -251,10 +255,10 @@ public:
                                  graph::Value starts, Logits logits) const;
 
     /// Adds the forward pass over whole texts, without caches: tokens i32 [rows, len], of which those from lengths[r] (i32 [rows]) on are
-    /// padding that no other token sees, with their types (i32 [rows, len]; absent: all 0). Returns [rows, len, hidden_size] behind the
-    /// last norm; rows of padding have no meaning. Of the layout, rows, len, dtype and weights count. Errors: the builders', and
-    /// InvalidArgument (a len above max_positions).
-    Result<graph::Value> add_encoding(graph::Graph& graph, const DecoderLayout& layout, graph::Value tokens,
+    /// padding that no other token sees, with their types (i32 [rows, len]; absent: all 0). There are no logits and no caches; rows of
+    /// padding have no meaning. Of the layout, rows, len, dtype, weights and layers count. Errors: the builders', and InvalidArgument (a len
+    /// above max_positions).
+    Result<DecoderPass> add_encoding(graph::Graph& graph, const DecoderLayout& layout, graph::Value tokens,
                                       graph::Value lengths, graph::Value types = {}) const;
 
     /// The caches alone, in a graph that has no pass.

@@ -57,21 +57,31 @@ Result<EncoderTensors> Encoder::add_encoder(Graph& graph, const EncoderLayout& l
         VKFORMER_TRY(t.types, graph.input("token_type_ids", DType::i32, {layout.batch, layout.len}));
     }
     VKFORMER_TRY(t.lengths, graph.input("lengths", DType::i32, {layout.batch}));
-    VKFORMER_TRY(t.hidden, encode(graph, t, layout));
+    VKFORMER_CHECK(encode(graph, t, layout));
     return t;
 }
 
-Result<Value> Encoder::encode(Graph& graph, const EncoderTensors& t, const EncoderLayout& layout) const {
+Result<void> Encoder::encode(Graph& graph, EncoderTensors& t, const EncoderLayout& layout) const {
     if (decoder_) {
-        const DecoderLayout whole = {
-            .rows = layout.batch, .len = layout.len, .dtype = layout.dtype, .weights = WeightFormat::as_filed};
-        return decoder_->add_encoding(graph, whole, t.tokens, t.lengths, t.types);
+        const DecoderLayout whole = {.rows = layout.batch,
+                                     .len = layout.len,
+                                     .dtype = layout.dtype,
+                                     .weights = WeightFormat::as_filed,
+                                     .layers = layout.layers};
+        VKFORMER_TRY(DecoderPass pass, decoder_->add_encoding(graph, whole, t.tokens, t.lengths, t.types));
+        t.hidden = pass.hidden;
+        t.layers = std::move(pass.layers);
+        return {};
     }
     const EncoderLayers build(config_, graph, layout.dtype);
     VKFORMER_TRY(const Value x, embed(build, graph, t, layout.dtype));
-    const EncoderPass pass = {.mask = {.causal = config_.is_causal, .key_lengths = t.lengths}};
-    VKFORMER_TRY(const Value hidden, build.stack("encoder", weights_.layers, x, pass));
-    return weights_.final_norm ? build.norm("norm", weights_.final_norm, hidden) : Result<Value>(hidden);
+    EncoderPass pass = {
+        .mask = {.causal = config_.is_causal, .key_lengths = t.lengths}, .wanted = layout.layers, .values = &t.layers};
+    VKFORMER_TRY(t.hidden, build.stack("encoder", weights_.layers, x, pass));
+    if (weights_.final_norm) {
+        VKFORMER_TRY(t.hidden, build.norm("norm", weights_.final_norm, t.hidden));
+    }
+    return {};
 }
 
 // In float32, as graph::pool gives it: a few rows, whose cost nobody sees.

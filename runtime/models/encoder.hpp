@@ -45,6 +45,7 @@ struct EncoderLayout {
     std::uint32_t len = 1;     ///< tokens of each, padding included
     DType dtype = DType::f32;  ///< of weights and activations: f32 or f16
     bool token_types = false;  ///< an input has the type of each token; else all are of type 0
+    LayerChoice layers{};
     friend bool operator==(const EncoderLayout&, const EncoderLayout&) = default;
 };
 
@@ -54,6 +55,7 @@ struct EncoderTensors {
     graph::Value types;    ///< input "token_type_ids", i32 [batch, len]; absent without token_types
     graph::Value lengths;  ///< input "lengths", i32 [batch]: what follows in a row is padding
     graph::Value hidden;   ///< the last hidden state, [batch, len, hidden_size]; rows of padding have no meaning
+    LayerValues layers;    ///< likewise
 };
 
 /// The model: weights in files and how they are put together. Immutable and thread-safe.
@@ -81,8 +83,8 @@ private:
     Result<graph::Value> embed(const EncoderLayers& build, graph::Graph& graph, const EncoderTensors& tensors,
                                DType dtype) const;
 
-    /// The last hidden state.
-    Result<graph::Value> encode(graph::Graph& graph, const EncoderTensors& tensors, const EncoderLayout& layout) const;
+    /// Adds what the tokens, their types and lengths give.
+    Result<void> encode(graph::Graph& graph, EncoderTensors& tensors, const EncoderLayout& layout) const;
 
     EncoderConfig config_;
     EncoderWeights weights_;

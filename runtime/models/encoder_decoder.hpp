@@ -8,6 +8,7 @@
 
 #include "graph/builders.hpp"
 #include "models/file_notes.hpp"
+#include "models/layer_values.hpp"
 #include "models/weight_format.hpp"
 #include "vkformer/attention_weights.hpp"
 
@@ -24,8 +25,8 @@ struct ForwardOptions {
     DType dtype = DType::f32;  ///< of activations: f32 or f16
     WeightFormat weights = WeightFormat::as_filed;
     SourceMask source_mask = SourceMask::none;
-    bool target_mask = false;        ///< adds an additive mask over the target's tokens to the causal one
-    bool attention_weights = false;  ///< by the path of scores, softmax and weighted sum, whose weights are outputs
+    bool target_mask = false;  ///< adds an additive mask over the target's tokens to the causal one
+    LayerChoice layers{};
 };
 
 /// Encoder and decoder over whole sequences. Inputs are absent where the options do not ask for them.
@@ -46,7 +47,9 @@ struct ForwardGraph {
         std::uint32_t layer;
         graph::Value weights;  ///< f32 [batch, heads, query_len, key_len]
     };
-    std::vector<AttentionMap> attention;  ///< with attention_weights only, in the order of the forward pass
+    std::vector<AttentionMap> attention;  ///< on request, in the order of the forward pass
+    /// On request, of both stacks as in LayerValues.
+    std::vector<graph::Value> encoder_states, decoder_states;
 };
 
 /// How many sequences of which size the graphs of a generation are built for.

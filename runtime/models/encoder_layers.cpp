@@ -11,6 +11,7 @@ using graph::Value;
 
 Result<Value> EncoderLayers::stack(const std::string& name, std::span<const EncoderLayerWeights> layers, Value x,
                                    const EncoderPass& pass) const {
+    if (pass.wanted.hidden) keep_output(graph_, x, pass.values->hidden);
     for (std::size_t index = 0; index < layers.size(); ++index) {
         const EncoderLayerWeights& w = layers[index];
         const std::string layer = name + "." + std::to_string(index);
@@ -30,6 +31,7 @@ Result<Value> EncoderLayers::stack(const std::string& name, std::span<const Enco
             VKFORMER_TRY(const Value outer, feed_forward(layer, w, normed_y));
             VKFORMER_TRY(x, add(layer, y, outer));
         }
+        if (pass.wanted.hidden) keep_output(graph_, x, pass.values->hidden);
     }
     return x;
 }
@@ -47,12 +49,10 @@ Result<Value> EncoderLayers::self_attention(const std::string& name, const Encod
         VKFORMER_TRY(key, graph::rope(graph_, key, pass.turns, {}, graph::RopePairing::halves));
     }
     Value seen;
-    if (pass.attention) {
-        VKFORMER_TRY(const Value scores, graph::attention_scores(graph_, query, key, scale));
-        VKFORMER_TRY(const Value weights, graph::masked_softmax(graph_, scores, pass.mask));
-        graph_.mark_output(weights);
-        pass.attention->push_back(weights);
-        VKFORMER_TRY(seen, graph::weighted_sum(graph_, weights, value));
+    if (pass.wanted.attention) {
+        VKFORMER_TRY(const auto both, graph::attention_with_weights(graph_, query, key, value, pass.mask, scale));
+        pass.values->attention.push_back(both.weights);
+        seen = both.seen;
     } else {
         VKFORMER_TRY(seen, graph::attention(graph_, query, key, value, pass.mask, scale));
     }

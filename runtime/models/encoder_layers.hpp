@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "graph/builders.hpp"
+#include "models/layer_values.hpp"
 #include "models/layer_weights.hpp"
 
 namespace vkformer::models {
@@ -34,9 +35,8 @@ struct EncoderLayerWeights {
 struct EncoderPass {
     graph::AttentionMask mask{};
     graph::Value turns{};  ///< a table for graph::rope: queries and keys are turned by it; absent: they are not
-    /// Where each layer's weights f32 [batch, heads, len, len] are appended, which are then formed (the fused op never has them) and
-    /// marked as outputs.
-    std::vector<graph::Value>* attention = nullptr;
+    LayerChoice wanted{};
+    LayerValues* values = nullptr;  ///< receives what is wanted
 };
 
 /// The pieces of an encoder's network for one graph. Borrows what it is made of.

@@ -144,6 +144,7 @@ Result<void> read_feed_forward(const Config& config, const std::string& type, De
 
 void set_multipliers(DecoderConfig& c, const Multipliers& multipliers) {
     const double residual = multipliers.residual;
+    c.residual_scale = static_cast<float>(residual);
     c.embedding_scale = static_cast<float>(multipliers.embedding / residual);
     c.norm_eps = static_cast<float>(double{c.norm_eps} / (residual * residual));
     c.logit_scale = static_cast<float>(multipliers.logits);

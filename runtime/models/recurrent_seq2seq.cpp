@@ -595,6 +595,8 @@ Error one_kind_of_mask() {
 
 Result<ForwardGraph> RecurrentSeq2Seq::forward(const ForwardOptions& options) const {
     if (options.source_mask == SourceMask::additive || options.target_mask) return one_kind_of_mask();
+    if (options.layers.hidden)
+        return Error{ErrorCode::UnsupportedConfig, "hidden states between the layers of a recurrent model are not kept"};
     const std::uint64_t batch = options.batch, steps = options.target_len;
     ForwardGraph f;
     Graph& g = f.graph;
@@ -611,7 +613,7 @@ Result<ForwardGraph> RecurrentSeq2Seq::forward(const ForwardOptions& options) co
     VKFORMER_TRY(const auto memory, build.memory(encoded, f.source_lengths));
     VKFORMER_TRY(auto carried, build.start(encoded));
 
-    const bool keeps_weights = options.attention_weights && config_.attention != AttentionScore::none;
+    const bool keeps_weights = options.layers.attention && config_.attention != AttentionScore::none;
     VKFORMER_TRY(const Value outputs,
                  build.collector("decoder_outputs", options.dtype, steps, config_.decoder_hidden_dim));
     Value maps;

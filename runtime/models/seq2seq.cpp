@@ -161,11 +161,9 @@ public:
         const auto& [key, value] = kept;
         graph_.set_scope(scope(layer, scope_of(kind)));
         if (!maps) return graph::attention(graph_, query, key, value, mask, score_scale());
-        VKFORMER_TRY(const Value scores, graph::attention_scores(graph_, query, key, score_scale()));
-        VKFORMER_TRY(const Value weights, graph::masked_softmax(graph_, scores, mask));
-        graph_.mark_output(weights);
-        maps->push_back({kind, static_cast<std::uint32_t>(layer), weights});
-        return graph::weighted_sum(graph_, weights, value);
+        VKFORMER_TRY(const auto both, graph::attention_with_weights(graph_, query, key, value, mask, score_scale()));
+        maps->push_back({kind, static_cast<std::uint32_t>(layer), both.weights});
+        return both.seen;
     }
 
     /// What the first layer of a model that hears reads: two convolutions with GELU, the second of stride two.
@@ -181,32 +179,44 @@ public:
         return add_positions(x, {});
     }
 
+    /// What a pass keeps besides its result, and where: nullptr is nowhere.
+    struct Kept {
+        AttentionMaps* maps = nullptr;
+        std::vector<Value>* states = nullptr;
+    };
+    void keep(Value x, const Kept& kept) {
+        if (kept.states) keep_output(graph_, x, *kept.states);
+    }
+
     /// The whole encoder, of tokens or features.
-    Result<Value> encoder(Value source, const AttentionMask& mask, AttentionMaps* maps) {
+    Result<Value> encoder(Value source, const AttentionMask& mask, const Kept& kept) {
         VKFORMER_TRY(Value x, config_.mel_bins ? listen(source) : embed(source, {}));
         const std::uint64_t len = graph_.shape(x)[1];
         for (std::size_t layer = 0; layer < layers().size(); ++layer) {
+            keep(x, kept);
             const Attention& w = layers()[layer].self;
             VKFORMER_TRY(const AttentionMask seen, self_mask(layer, mask, {}, len, len));
             VKFORMER_TRY(x, attention(layer, kSelf, w, x, [&](Value query, Value h) {
-                             return attend(layer, AttentionKind::encoder, w, query, h, seen, maps);
+                             return attend(layer, AttentionKind::encoder, w, query, h, seen, kept.maps);
                          }));
             VKFORMER_TRY(x, feed_forward(layer, x));
         }
-        return final_norm(x);
+        VKFORMER_TRY(x, final_norm(x));
+        keep(x, kept);
+        return x;
     }
 
     /// The first layers of the decoder over a target that is known. cross(layer, query) attends to the source.
     template <class Cross>
-    Result<Value> decoder(Value tokens, const AttentionMask& mask, std::size_t count, AttentionMaps* maps,
-                          Cross&& cross) {
+    Result<Value> decoder(Value tokens, const AttentionMask& mask, std::size_t count, const Kept& kept, Cross&& cross) {
         VKFORMER_TRY(Value x, embed(tokens, {}));
         const std::uint64_t len = graph_.shape(x)[1];
         for (std::size_t layer = 0; layer < count; ++layer) {
+            keep(x, kept);
             const Attention& self = layers()[layer].self;
             VKFORMER_TRY(const AttentionMask seen, self_mask(layer, mask, {}, len, len));
             VKFORMER_TRY(x, attention(layer, kSelf, self, x, [&](Value query, Value h) {
-                             return attend(layer, AttentionKind::decoder, self, query, h, seen, maps);
+                             return attend(layer, AttentionKind::decoder, self, query, h, seen, kept.maps);
                          }));
             VKFORMER_TRY(x, attention(layer, kCross, *layers()[layer].cross, x,
                                       [&](Value query, Value) { return cross(layer, query); }));
@@ -394,10 +404,11 @@ Result<ForwardGraph> Seq2Seq::forward(const ForwardOptions& options) const {
         target_mask.additive = f.target_mask;
     }
 
-    auto* maps = options.attention_weights ? &f.attention : nullptr;
+    auto* const maps = options.layers.attention ? &f.attention : nullptr;
+    const bool keeps_states = options.layers.hidden;
     Builder encoder(*this, Builder::Side::encoder, g, options.dtype, options.weights);
-    VKFORMER_TRY(f.encoder_hidden,
-                 encoder.encoder(config_.mel_bins ? f.source_features : f.source_tokens, source_mask, maps));
+    VKFORMER_TRY(f.encoder_hidden, encoder.encoder(config_.mel_bins ? f.source_features : f.source_tokens, source_mask,
+                                                   {maps, keeps_states ? &f.encoder_states : nullptr}));
     g.mark_output(f.encoder_hidden);
 
     Builder decoder(*this, Builder::Side::decoder, g, options.dtype, options.weights);
@@ -405,9 +416,11 @@ Result<ForwardGraph> Seq2Seq::forward(const ForwardOptions& options) const {
         return decoder.attend(layer, AttentionKind::cross, *decoder.layers()[layer].cross, query, f.encoder_hidden,
                               source_mask, maps);
     };
+    const Builder::Kept kept{maps, keeps_states ? &f.decoder_states : nullptr};
     VKFORMER_TRY(const Value last,
-                 decoder.decoder(f.target_tokens, target_mask, decoder.layers().size(), maps, attend_to_encoder));
+                 decoder.decoder(f.target_tokens, target_mask, decoder.layers().size(), kept, attend_to_encoder));
     VKFORMER_TRY(f.decoder_hidden, decoder.final_norm(last));
+    decoder.keep(f.decoder_hidden, kept);
     g.mark_output(f.decoder_hidden);
     VKFORMER_TRY(const Value logits, decoder.logits(last, f.decoder_hidden));
     g.mark_output(logits);
@@ -425,7 +438,7 @@ Result<SourceTensors> Seq2Seq::add_encoder(Graph& graph, const DecodeLayout& lay
     }
     Builder encoder(*this, Builder::Side::encoder, graph, layout.dtype, layout.weights);
     VKFORMER_TRY(const Value hidden,
-                 encoder.encoder(config_.mel_bins ? source.features : source.tokens, mask_of(source), nullptr));
+                 encoder.encoder(config_.mel_bins ? source.features : source.tokens, mask_of(source), {}));
     VKFORMER_CHECK(
         Builder(*this, Builder::Side::decoder, graph, layout.dtype, layout.weights).keep_source(layout, hidden));
     return source;
@@ -466,7 +479,7 @@ Result<EncoderDecoder::KnownTarget> Seq2Seq::add_known_target(Graph& graph, cons
                                  is_wanted ? &target.attention : nullptr);
     };
     VKFORMER_TRY(const Value last,
-                 decoder.decoder(tokens, {.causal = true}, layers.back() + std::size_t{1}, nullptr, attend_to_source));
+                 decoder.decoder(tokens, {.causal = true}, layers.back() + std::size_t{1}, {}, attend_to_source));
     (void)last;  // what is computed behind the weights that are wanted is not part of the plan
     return target;
 }

@@ -81,7 +81,7 @@ Result<VisionTensors> VisionEncoder::add_encoder(Graph& graph, const VisionLayou
     if (config_.norms_embeddings) {
         VKFORMER_TRY(x, build.norm("vision.embeddings.norm", weights_.embedding_norm, x));
     }
-    EncoderPass pass = {.attention = layout.attention_weights ? &t.attention : nullptr};
+    EncoderPass pass = {.wanted = layout.layers, .values = &t.layers};
     if (!weights_.places.turns.bytes.empty()) {
         VKFORMER_TRY(pass.turns, graph.weight("vision.embeddings.turns", weights_.places.turns, DType::f32));
     }

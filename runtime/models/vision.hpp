@@ -72,16 +72,16 @@ struct VisionWeights {
 
 /// How many images a graph is built for.
 struct VisionLayout {
-    std::uint32_t batch = 1;         ///< images
-    DType dtype = DType::f32;        ///< of weights and activations: f32 or f16
-    bool attention_weights = false;  ///< by the path that keeps them: VisionTensors::attention
+    std::uint32_t batch = 1;   ///< images
+    DType dtype = DType::f32;  ///< of weights and activations: f32 or f16
+    LayerChoice layers{};
 };
 
 /// The tensors by which the host, or another program on the GPU, talks to the encoder.
 struct VisionTensors {
     graph::Value pixels;  ///< input "pixel_values", f32 [batch, channels, image_height, image_width], normalised
     graph::Value hidden;  ///< the last hidden state, [batch, tokens, hidden_size]
-    std::vector<graph::Value> attention;  ///< of each layer, f32 [batch, heads, tokens, tokens], where asked for
+    LayerValues layers;
 };
 
 /// The model: weights in files and how they are put together. Immutable and thread-safe.

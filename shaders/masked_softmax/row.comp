@@ -1,7 +1,7 @@
 #version 460
 // SPDX-License-Identifier: MIT
 // weights[b, h, i, j] = exp(s[j] − m) / Σ_k exp(s[k] − m),  m = max_k s[k],  s[j] = scores[b, h, i, j] + additive mask,
-// over the keys that query i sees; 0 for all others, and for a query that sees none (or only keys with s = −∞).
+// over the keys that query i sees, and the head's sink in the sums; 0 for all others, and for a query that sees none (or only keys with s = −∞).
 // scores, weights: [batch, heads, query_len, key_len] float32; the mask is described in lib/attention_mask.glsl.
 // Vaswani et al. 2017, sections 3.2.1 and 3.2.3. Three passes over the row: maximum, sum, weights. Keys that are not
 // visible are not read; a NaN among the visible ones makes all visible ones NaN.
@@ -42,6 +42,7 @@ void main() {
     for (uint j = keys.x + lane; j < keys.y; j += gl_WorkGroupSize.x)
         total += exp(scores[base + j] + additive_mask(batch, head, query, j) - shift);
     total = workgroup_sum(total);
+    if (total != 0.0) total += sink_weight(head, largest);
 
     for (uint j = lane; j < p.mask.key_len; j += gl_WorkGroupSize.x) {
         float weight = 0.0;

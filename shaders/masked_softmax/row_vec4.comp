@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 // masked_softmax/row.comp for rows that are multiples of 4, four keys at a time:
 // weights[b, h, i, j] = exp(s[j] − m) / Σ_k exp(s[k] − m),  m = max_k s[k],  s[j] = scores[b, h, i, j] + additive mask,
-// over the keys that query i sees; 0 for all others, and for a query that sees none (or only keys with s = −∞).
+// over the keys that query i sees, and the head's sink in the sums; 0 for all others, and for a query that sees none (or only keys with s = −∞).
 // scores, weights: [batch, heads, query_len, key_len] float32; the mask is described in lib/attention_mask.glsl.
 // A quad may be read though only some of its keys are visible; what the others hold goes nowhere.
 // One workgroup per row (b, h, i); an invocation owns the quads ≡ its index modulo the workgroup's size and keeps KEPT of them: first
@@ -34,7 +34,7 @@ struct Row {
 
 // `seen` for the visible keys of the quad, `otherwise` for the others.
 vec4 where_visible(Row row, uint i, vec4 seen, float otherwise) {
-    if ((MASK & ~kMaskAdditive) == 0) return seen;
+    if ((MASK & ~(kMaskAdditive | kScoreSinks)) == 0) return seen;
     const uvec4 key = 4 * i + uvec4(0, 1, 2, 3);
     return vec4(key.x >= row.keys.x && key.x < row.keys.y ? seen.x : otherwise,
                 key.y >= row.keys.x && key.y < row.keys.y ? seen.y : otherwise,
@@ -75,7 +75,8 @@ void main() {
     vec4 totals = vec4(0.0);
     [[unroll]] for (uint k = 0; k < KEPT; ++k) totals += kept[k] = exp(kept[k] - shift);
     for (uint i = first_unkept_quad(); i < quads; i += gl_WorkGroupSize.x) totals += exp(score(row, i) - shift);
-    const float total = workgroup_sum(sum_of(totals));
+    float total = workgroup_sum(sum_of(totals));
+    if (total != 0.0) total += sink_weight(row.head, largest);
     const float share = total == 0.0 ? 0.0 : 1.0 / total;
 
     [[unroll]] for (uint k = 0; k < KEPT; ++k)

@@ -521,6 +521,50 @@ TEST_CASE("the length of a pass decides which of LongRoPE's factors it takes", "
     CHECK(relative_error(std::span<const float>(found), std::span<const float>(expected)) < kModelBound);
 }
 
+TEST_CASE("a pass gives the attention weights of language models and text encoders", "[api][c][layers]") {
+    if (vulkan_device_indices().empty()) return;
+    const VkfDevice device = own_device(GENERATE(from_range(vulkan_device_indices())));
+    const auto [name, kind] = GENERATE(table<std::string, std::string>(
+        {{"decoders/lfm2", "decoder"}, {"decoders/gpt_oss", "decoder"}, {"encoders/bert_h20", "encoder"}}));
+    CAPTURE(vkf_device_name(device.get()), name);
+    const Golden golden(name + "/golden.safetensors"), layers(name + "/layers.safetensors");
+    const VkfModel model = load_model(*device, (goldens_dir() / name).string());
+    vkf_pass_info info = VKF_PASS_INFO_INIT;
+    info.target_len = static_cast<std::uint32_t>(golden.shape("input_ids")[1]);
+    info.attention_weights = VK_TRUE;
+    vkf_program* raw = nullptr;
+    succeed(vkf_model_pass(model.get(), &info, nullptr, &raw));
+    const VkfProgram program(raw);
+    auto tokens = golden.ints("input_ids");  // of which the first row goes through
+    tokens.resize(info.target_len);
+    write_tensor(*program, "tokens", tokens);
+    std::size_t len = tokens.size();
+    if (kind == "decoder") {
+        write_tensor(*program, "starts", std::vector<std::int32_t>{0});
+    } else {
+        const auto mask = golden.ints("attention_mask");
+        len = static_cast<std::size_t>(std::count(mask.begin(), mask.begin() + info.target_len, 1));
+        write_tensor(*program, "lengths", std::vector<std::int32_t>{static_cast<std::int32_t>(len)});
+    }
+    succeed(vkf_program_submit(program.get(), nullptr, nullptr));
+    for (std::size_t layer = 0; layer < 6; ++layer) {
+        const std::string golden_name = "attentions." + std::to_string(layer);
+        const std::string tensor_name = "weights/" + kind + "/" + std::to_string(layer);
+        CAPTURE(tensor_name);
+        vkf_tensor tensor = VKF_TENSOR_INIT;
+        const bool has = vkf_program_tensor(program.get(), tensor_name.c_str(), &tensor) == VKF_SUCCESS;
+        REQUIRE(has == layers.has(golden_name));
+        if (!has) continue;
+        auto found = read_tensor<float>(*program, tensor_name.c_str());
+        auto expected = layers.floats(golden_name);
+        REQUIRE(expected.size() >= found.size());
+        expected.resize(found.size());
+        for (std::size_t i = 0; i < found.size(); ++i)
+            if (i / tokens.size() % tokens.size() >= len) found[i] = expected[i] = 0;  // padding looks at something
+        CHECK(relative_error(std::span<const float>(found), std::span<const float>(expected)) < kModelBound);
+    }
+}
+
 TEST_CASE("every model gives the same bits in a foreign command buffer as on a device of its own", "[api][c][guest]") {
     if (vulkan_device_indices().empty()) return;
     const std::string index = GENERATE(from_range(vulkan_device_indices()));

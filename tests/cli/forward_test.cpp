@@ -99,6 +99,11 @@ TEST_CASE("forward: bad input is said", "[cli][forward][errors]") {
     refused({ids, decoder, {"attention_mask", integers({1, 2}, {1, 2})}}, "attention_mask");
     refused({ids, decoder, {"attention_mask", integers({1}, {1, 1})}}, "attention_mask");
     refused({ids, decoder, {"token_type_ids", integers({0, 0}, {1, 2})}}, "token_type_ids");
+    must(formats::write_safetensors(
+        in, std::vector<formats::NamedTensor>{ids, {"decoder_input_ids", integers({2}, {1, 1})}}));
+    refuses("forward --model " + (goldens_dir() / "seq2seq/lstm_dot_feeding").string() + " -i " + in + " -o " + out +
+                " --device cpu --hidden-states",
+            "between the layers of a recurrent model");
     std::ofstream(in) << "not a safetensors file";
     refuses("forward --model " + marian_case("relu_d30_h5_h3") + " -i " + in + " -o " + out + " --device cpu",
             "in.safetensors");
@@ -340,7 +345,6 @@ TEST_CASE("forward: bad input of what hears and sees is said", "[cli][forward][s
         in, std::vector<formats::NamedTensor>{{"input_ids", words(twice)}, {"attention_mask", words(long_mask)}}));
     CHECK(run("forward -q --model " + (goldens_dir() / clip).string() + " -i " + in + " -o " + out + " --device cpu")
               .exit_code == 0);
-    refuses("encoders/bert_pairs", {}, "do not give their attention weights", " --attentions");
 }
 
 TEST_CASE("forward: long texts go through language models in several runs", "[cli][forward]") {
@@ -372,7 +376,8 @@ TEST_CASE("forward: long texts go through language models in several runs", "[cl
     const std::string in = (folder / "in.safetensors").string(), out = (folder / "out.safetensors").string();
     must(formats::write_safetensors(
         in, std::vector<formats::NamedTensor>{integers("input_ids", ids), integers("attention_mask", mask)}));
-    REQUIRE(run("forward -m " + path.string() + " -i " + in + " -o " + out + " -d cpu").exit_code == 0);
+    REQUIRE(run("forward -m " + path.string() + " -i " + in + " -o " + out + " -d cpu --hidden-states --attentions")
+                .exit_code == 0);
     const auto backend = cpu::make_cpu_backend<float>();
     graph::Graph g;
     const graph::Value tokens = must(g.input("tokens", DType::i32, {kBatch, kLen})),
@@ -382,7 +387,8 @@ TEST_CASE("forward: long texts go through language models in several runs", "[cl
                                            .len = kLen,
                                            .capacity = kLen,
                                            .weights = models::WeightFormat::as_filed,
-                                           .extended = kLen > model.config().max_positions},
+                                           .extended = kLen > model.config().max_positions,
+                                           .layers = {.attention = true, .hidden = true}},
                                           tokens, starts, models::Logits::all));
     g.mark_output(pass.logits);
     g.mark_output(pass.hidden);
@@ -393,8 +399,15 @@ TEST_CASE("forward: long texts go through language models in several runs", "[cl
     must(whole->submit());
     must(whole->wait());
     const auto file = must(formats::Safetensors::open(out));
-    for (const auto& [output, value] :
-         {std::pair{"logits", pass.logits}, std::pair{"last_hidden_state", pass.hidden}}) {
+    std::vector<std::pair<std::string, graph::Value>> outputs = {{"logits", pass.logits},
+                                                                 {"last_hidden_state", pass.hidden}};
+    for (std::size_t layer = 0; layer < model.config().layers.size(); ++layer) {
+        outputs.emplace_back("hidden_states." + std::to_string(layer), pass.layers.hidden[layer]);
+        if (const graph::Value weights = pass.layers.attention[layer])
+            outputs.emplace_back("attentions." + std::to_string(layer), weights);
+    }
+    for (const auto& [output, value] : outputs) {
+        CAPTURE(output);
         const TensorData* tensor = file.find(output);
         REQUIRE(tensor);
         std::vector<double> found(tensor->shape.element_count()), expected(found.size());

@@ -31,7 +31,7 @@ TEST_CASE("Marian's forward pass is that of Hugging Face", "[models][marian][gol
         run_forward(model, backend, source, target,
                     {.dtype = dtype,
                      .source_mask = source.is_padded_on_the_right() ? SourceMask::lengths : SourceMask::additive,
-                     .attention_weights = keeps_weights});
+                     .layers = {.attention = keeps_weights}});
 
     const double bound = marian_bound(backend, dtype);
     check_golden(run, run.forward.logits, golden, "logits", bound);

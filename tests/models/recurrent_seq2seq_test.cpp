@@ -48,7 +48,7 @@ TEST_CASE("a recurrent model's forward pass is PyTorch's", "[models][recurrent][
         if (keeps_weights && !attends) continue;
         const ForwardRun run =
             run_forward(*model, backend, source, target,
-                        {.dtype = dtype, .source_mask = SourceMask::lengths, .attention_weights = keeps_weights});
+                        {.dtype = dtype, .source_mask = SourceMask::lengths, .layers = {.attention = keeps_weights}});
         // The weights of these models are ten times as large as trained ones, so that float16's rounding of the states is too.
         const double bound = dtype == DType::f16 ? 3e-3 : is_double(backend) ? kDoubleBound : 1e-5;
         check_golden(run, run.forward.logits, golden, "logits", bound);
@@ -88,7 +88,7 @@ TEST_CASE("every node of a recurrent model agrees with double precision", "[mode
                                   .target_len = 3,
                                   .dtype = dtype,
                                   .source_mask = SourceMask::lengths,
-                                  .attention_weights = true}));
+                                  .layers = {.attention = true}}));
     const validation::Feeds feeds = {
         {"input_ids", std::vector<std::int32_t>{3, 4, 5, 6, 7, 8, 2, 9, 10, 11, 2, 0, 0, 0}},
         {"decoder_input_ids", std::vector<std::int32_t>{1, 5, 6, 1, 7, 8}},

@@ -52,7 +52,7 @@ models::VisionTensors add_images(VisionPass& pass, const models::VisionEncoder& 
                                  DType dtype, bool attention = false, const std::string& pixels = "pixel_values") {
     const auto batch = static_cast<std::uint32_t>(golden.shape(pixels)[0]);
     const auto tensors =
-        must(encoder.add_encoder(pass.graph, {.batch = batch, .dtype = dtype, .attention_weights = attention}));
+        must(encoder.add_encoder(pass.graph, {.batch = batch, .dtype = dtype, .layers = {.attention = attention}}));
     CHECK(to_string(pass.graph.shape(tensors.pixels)) == to_string(golden.shape(pixels)));
     pass.graph.mark_output(tensors.hidden);
     return tensors;
@@ -94,11 +94,11 @@ TEST_CASE("vision encoders give the attention of their patches", "[models][visio
         const Golden golden = vision_golden(name);
         VisionPass pass;
         const auto tensors = add_images(pass, encoder, golden, DType::f32, true);
-        REQUIRE(tensors.attention.size() == encoder.config().layers);
+        REQUIRE(tensors.layers.attention.size() == encoder.config().layers);
         pass.compile(backend);
         write_pixels(pass, tensors, golden);
         pass.run();
-        pass.check(tensors.attention[0], golden, "attentions.0", model_bound(backend, DType::f32));
+        pass.check(tensors.layers.attention[0], golden, "attentions.0", model_bound(backend, DType::f32));
         pass.check(tensors.hidden, golden, "last_hidden_state", model_bound(backend, DType::f32));
     }
 }
@@ -129,7 +129,7 @@ TEST_CASE("DINO takes images of any size, and gives Hugging Face's hidden states
             const double bound = model_bound(backend, dtype);
             pass.check(tensors.hidden, golden, "last_hidden_state" + size, bound);
             if (logits) pass.check(logits, golden, "logits" + size, bound);
-            if (keeps_attention) pass.check(tensors.attention.at(0), golden, "attentions.0" + size, bound);
+            if (keeps_attention) pass.check(tensors.layers.attention.at(0), golden, "attentions.0" + size, bound);
             // the class token's, which is transformers' pooler_output
             const auto hidden = golden.doubles("last_hidden_state" + size);
             const std::size_t width = encoder.config().hidden_size, image = encoder.config().tokens() * width;

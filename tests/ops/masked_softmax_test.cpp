@@ -15,7 +15,6 @@ const AttentionSizes kMaskedSizes[] = {
 TEST_CASE("masked_softmax agrees with double precision", "[op][masked_softmax]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const MaskKind kind = GENERATE(from_range(std::begin(kMasks), std::end(kMasks)));
-    if (kind.sinks) return;  // of attention and decode_attention alone
     for (const AttentionSizes& s : kMaskedSizes) {
         CAPTURE(backend.name(), kind.name, to_string(s));
         OpCase c;
@@ -77,6 +76,31 @@ TEST_CASE("masked_softmax bears any scores, lengths and starts", "[op][masked_so
         const graph::Value scores = c.floats("scores", DType::f32, {1, 1, 2, 33}, std::vector<float>(66, -infinity));
         c.expect(masked_softmax(c.graph, scores));
         c.check(backend);
+    }
+    SECTION("sinks: of two keys of the same score 0, each weighs 1 in 2 + exp(sink)") {
+        constexpr std::uint64_t kHeads = 6;
+        const std::vector<float> sinks = {-infinity, 0, 1, 200, infinity, std::numeric_limits<float>::quiet_NaN()};
+        const std::uint64_t keys = GENERATE(2u, 4u);  // the others lie behind the length
+        OpCase c;
+        const graph::Value scores =
+            c.floats("scores", DType::f32, {1, kHeads, 1, keys}, std::vector<float>(kHeads * keys));
+        const graph::Value y = c.expect(masked_softmax(
+            c.graph, scores,
+            {.key_lengths = c.ints("key_lengths", {1}, {2}), .sinks = c.floats("sinks", DType::f32, {kHeads}, sinks)}));
+        c.each_variant(backend, y, [&](const std::vector<float>& found) {
+            for (std::size_t i = 0; i < found.size(); ++i) {
+                const float sink = sinks[i / keys], expected = i % keys < 2 ? 1 / (2 + std::exp(sink)) : 0;
+                CAPTURE(i, found[i], expected);
+                CHECK((std::isnan(expected) ? std::isnan(found[i]) : std::abs(found[i] - expected) <= 1e-6f));
+            }
+        });
+    }
+    SECTION("a sink and no key that is seen: zeros") {
+        OpCase c;
+        const graph::Value y = c.expect(masked_softmax(
+            c.graph, c.floats("scores", DType::f32, {1, 2, 1, 4}, std::vector<float>(8, -infinity)),
+            {.sinks = c.floats("sinks", DType::f32, {2}, {1, std::numeric_limits<float>::quiet_NaN()})}));
+        for (const float weight : c.run(backend, y)) CHECK(weight == 0);
     }
     SECTION("Hugging Face's mask, the lowest float, on all keys: a mean") {
         OpCase c;

@@ -24,6 +24,7 @@
 #include "models/adapter.hpp"
 #include "models/open_model.hpp"
 #include "named_file.hpp"
+#include "tensor_inputs.hpp"
 
 namespace vkformer::cli {
 namespace {
@@ -33,107 +34,8 @@ struct ForwardCommand {
     ModelOption model;
     LoraOption lora;
     std::string input, output;
-    bool attentions = false;
+    models::LayerChoice layers;
 };
-
-/// A [batch, len] tensor of integers.
-struct IntegerMatrix {
-    std::uint32_t batch = 0, len = 0;
-    std::vector<std::int32_t> values;
-
-    std::span<const std::int32_t> row(std::size_t b) const { return std::span(values).subspan(b * len, len); }
-};
-
-Result<IntegerMatrix> matrix(const std::string& name, const TensorData& data) {
-    const auto invalid = [&](const std::string& what) { return Error{ErrorCode::InvalidArgument, name + " " + what}; };
-    if (data.dtype != DType::i64 && data.dtype != DType::i32)
-        return invalid("holds " + std::string(to_string(data.dtype)) + ", expected int64 or int32");
-    if (data.shape.rank() != 2 || data.shape.element_count() == 0 ||
-        data.shape.element_count() > graph::Graph::kMaxElements)
-        return invalid("has shape " + to_string(data.shape) + ", expected [batch, length], neither 0");
-    IntegerMatrix m{.batch = static_cast<std::uint32_t>(data.shape[0]),
-                    .len = static_cast<std::uint32_t>(data.shape[1])};
-    m.values.resize(data.shape.element_count());
-    VKFORMER_CHECK(convert(data.dtype, data.bytes, 0, std::span<std::int32_t>(m.values)));
-    return m;
-}
-
-Result<IntegerMatrix> tokens(const formats::Safetensors& file, const std::string& name, std::uint64_t vocab,
-                             std::uint64_t max_len, const std::string& what = "token") {
-    const TensorData* data = file.find(name);
-    if (!data) return Error{ErrorCode::MissingTensor, "the input has no tensor " + name};
-    VKFORMER_TRY(IntegerMatrix m, matrix(name, *data));
-    if (m.len > max_len)
-        return Error{ErrorCode::InvalidArgument, name + " has sequences of " + std::to_string(m.len) +
-                                                     " tokens, the model takes at most " + std::to_string(max_len)};
-    for (const std::int32_t token : m.values)
-        if (token < 0 || static_cast<std::uint64_t>(token) >= vocab)
-            return Error{ErrorCode::InvalidArgument, name + " has " + what + " " + std::to_string(token) +
-                                                         ", the model knows 0 to " + std::to_string(vocab - 1)};
-    return m;
-}
-
-/// A mask of ones and zeros; ones where the file has none.
-Result<IntegerMatrix> mask(const formats::Safetensors& file, const std::string& name, const IntegerMatrix& like) {
-    const TensorData* data = file.find(name);
-    if (!data) return IntegerMatrix{like.batch, like.len, std::vector<std::int32_t>(like.values.size(), 1)};
-    VKFORMER_TRY(IntegerMatrix m, matrix(name, *data));
-    if (m.batch != like.batch || m.len != like.len)
-        return Error{ErrorCode::ShapeMismatch, name + " has shape " + to_string(data->shape) + ", its tokens [" +
-                                                   std::to_string(like.batch) + ", " + std::to_string(like.len) + "]"};
-    if (std::ranges::any_of(m.values, [](std::int32_t v) { return v != 0 && v != 1; }))
-        return Error{ErrorCode::InvalidArgument, name + " must hold zeros and ones"};
-    return m;
-}
-
-/// [batch, …] of a file, as float32.
-struct Floats {
-    std::uint32_t batch = 0;
-    std::vector<float> values;
-};
-
-Result<Floats> floats(const formats::Safetensors& file, const std::string& name, const Shape& of_one) {
-    const TensorData* data = file.find(name);
-    if (!data) return Error{ErrorCode::MissingTensor, "the input has no tensor " + name};
-    if (data->dtype != DType::f32 && data->dtype != DType::f16 && data->dtype != DType::bf16)
-        return Error{ErrorCode::InvalidArgument, name + " holds " + std::string(to_string(data->dtype)) +
-                                                     ", expected float32, float16 or bfloat16"};
-    const Shape& shape = data->shape;
-    if (shape.rank() != of_one.rank() + 1 || !std::ranges::equal(of_one.dims(), shape.dims().subspan(1)))
-        return Error{ErrorCode::ShapeMismatch, name + " has shape " + to_string(shape) + ", the model takes [batch" +
-                                                   to_string(of_one).replace(0, 1, ", ")};
-    if (shape[0] == 0 || shape.element_count() > graph::Graph::kMaxElements)
-        return Error{ErrorCode::InvalidArgument,
-                     name + " has shape " + to_string(shape) + ", expected 1 to " +
-                         std::to_string(graph::Graph::kMaxElements / of_one.element_count()) + " of " +
-                         to_string(of_one)};
-    Floats result{.batch = static_cast<std::uint32_t>(shape[0]), .values = std::vector<float>(shape.element_count())};
-    VKFORMER_CHECK(convert(data->dtype, data->bytes, 0, std::span<float>(result.values)));
-    return result;
-}
-
-bool all_ones(const IntegerMatrix& m) { return std::ranges::find(m.values, 0) == m.values.end(); }
-
-/// Ones, then zeros, in every row.
-bool padded_on_the_right(const IntegerMatrix& m) {
-    for (std::size_t b = 0; b < m.batch; ++b)
-        if (!std::ranges::is_sorted(m.row(b), std::greater<>())) return false;
-    return true;
-}
-
-std::vector<std::int32_t> lengths(const IntegerMatrix& m) {
-    std::vector<std::int32_t> result;
-    for (std::size_t b = 0; b < m.batch; ++b)
-        result.push_back(static_cast<std::int32_t>(std::ranges::count(m.row(b), 1)));
-    return result;
-}
-
-std::vector<float> additive(const IntegerMatrix& m) {
-    std::vector<float> result(m.values.size());
-    std::ranges::transform(m.values, result.begin(),
-                           [](std::int32_t v) { return v ? 0 : -std::numeric_limits<float>::infinity(); });
-    return result;
-}
 
 /// A float32 tensor of its own memory.
 struct FloatTensor {
@@ -149,10 +51,16 @@ struct FloatTensor {
 /// What is read of a program, in this order.
 using NamedValues = std::vector<std::pair<std::string, graph::Value>>;
 
-/// "attentions.3" of layer 3.
-void add_attentions(NamedValues& values, const std::string& name, std::span<const graph::Value> layers) {
-    for (std::size_t layer = 0; layer < layers.size(); ++layer)
-        values.emplace_back(name + "." + std::to_string(layer), layers[layer]);
+/// "attentions.3" of layer 3, where it has any.
+void add_numbered(NamedValues& values, const std::string& name, std::span<const graph::Value> numbered) {
+    for (std::size_t i = 0; i < numbered.size(); ++i)
+        if (numbered[i]) values.emplace_back(name + "." + std::to_string(i), numbered[i]);
+}
+
+/// `owner`: what comes before their names.
+void add_layers(NamedValues& values, const std::string& owner, const models::LayerValues& layers) {
+    add_numbered(values, owner + "hidden_states", layers.hidden);
+    add_numbered(values, owner + "attentions", layers.attention);
 }
 
 Result<std::vector<formats::NamedTensor>> read_outputs(graph::Program& program, const NamedValues& values) {
@@ -165,31 +73,13 @@ Result<std::vector<formats::NamedTensor>> read_outputs(graph::Program& program, 
     return outputs;
 }
 
-/// That the file has no other tensors.
-Result<void> check_names(const formats::Safetensors& file, std::initializer_list<std::string_view> taken) {
-    for (const std::string_view name : file.names())
-        if (std::ranges::find(taken, name) == taken.end())
-            return Error{ErrorCode::InvalidArgument,
-                         "the input has a tensor " + std::string(name) + ", which the model does not take"};
-    return {};
-}
-
-/// A mask of sequences whose padding lies behind them.
-Result<IntegerMatrix> right_padding(const formats::Safetensors& file, const IntegerMatrix& tokens) {
-    VKFORMER_TRY(IntegerMatrix m, mask(file, "attention_mask", tokens));
-    if (!padded_on_the_right(m))
-        return Error{ErrorCode::InvalidArgument,
-                     "attention_mask has zeros before ones; this model takes padding behind the tokens alone"};
-    return m;
-}
-
 /// What a pass is made of besides the model.
 struct Request {
     const DeviceOptions& device;
     const models::OpenedModel& opened;
-    const formats::Safetensors& file;
+    const TensorInputs& inputs;
     DType dtype;
-    bool attentions;
+    models::LayerChoice layers;
     std::vector<float> adapters{};  // scales of the model's
 };
 
@@ -224,10 +114,10 @@ std::string attention_name(const models::ForwardGraph::AttentionMap& map) {
 }
 
 Result<Outputs> pass_from(const models::EncoderDecoder& model, const Request& request, const Source& source) {
-    const formats::Safetensors& file = request.file;
+    const TensorInputs& file = request.inputs;
     const auto limits = model.limits();
-    VKFORMER_TRY(const auto target, tokens(file, "decoder_input_ids", limits.target_vocab, limits.target_len));
-    VKFORMER_TRY(const auto target_mask, mask(file, "decoder_attention_mask", target));
+    VKFORMER_TRY(const auto target, file.tokens("decoder_input_ids", limits.target_vocab, limits.target_len));
+    VKFORMER_TRY(const auto target_mask, file.mask("decoder_attention_mask", target));
     if (source.batch != target.batch)
         return Error{ErrorCode::ShapeMismatch, "the encoder's input has a batch of " + std::to_string(source.batch) +
                                                    ", decoder_input_ids of " + std::to_string(target.batch)};
@@ -239,21 +129,23 @@ Result<Outputs> pass_from(const models::EncoderDecoder& model, const Request& re
                                         .target_len = target.len,
                                         .dtype = request.dtype,
                                         .source_mask = source.mask,
-                                        .target_mask = !all_ones(target_mask),
-                                        .attention_weights = request.attentions}));
-    if (request.attentions && f.attention.empty())
+                                        .target_mask = !target_mask.all_ones(),
+                                        .layers = request.layers}));
+    if (request.layers.attention && f.attention.empty())
         return Error{ErrorCode::UnsupportedConfig, "--attentions: the model has no attention"};
     for (const auto& map : f.attention) f.graph.mark_output(map.weights);
     VKFORMER_TRY(const auto program, backend->compile(graph::make_plan_for(*backend, std::move(f.graph)),
                                                       backend->make_store(), backend->make_store()));
     VKFORMER_CHECK(source.write(*program, f));
     VKFORMER_CHECK(program->write(f.target_tokens, std::span<const std::int32_t>(target.values)));
-    if (f.target_mask) VKFORMER_CHECK(program->write(f.target_mask, std::span<const float>(additive(target_mask))));
+    if (f.target_mask) VKFORMER_CHECK(program->write(f.target_mask, std::span<const float>(target_mask.additive())));
     VKFORMER_CHECK(program->submit());
     VKFORMER_CHECK(program->wait());
 
     NamedValues read = {
         {"logits", f.logits}, {"encoder_last_hidden_state", f.encoder_hidden}, {"last_hidden_state", f.decoder_hidden}};
+    add_numbered(read, "encoder_hidden_states", f.encoder_states);
+    add_numbered(read, "decoder_hidden_states", f.decoder_states);
     for (const auto& map : f.attention) read.emplace_back(attention_name(map), map.weights);
     VKFORMER_TRY(auto outputs, read_outputs(*program, read));
     return Outputs{backend->name(), std::move(outputs)};
@@ -261,37 +153,37 @@ Result<Outputs> pass_from(const models::EncoderDecoder& model, const Request& re
 
 Result<Outputs> pass_of(const models::EncoderDecoder& model, const Request& request) {
     const auto limits = model.limits();
-    VKFORMER_TRY(const auto ids, tokens(request.file, "input_ids", limits.source_vocab, limits.source_len));
-    VKFORMER_TRY(const auto padding, mask(request.file, "attention_mask", ids));
+    VKFORMER_TRY(const auto ids, request.inputs.tokens("input_ids", limits.source_vocab, limits.source_len));
+    VKFORMER_TRY(const auto padding, request.inputs.mask("attention_mask", ids));
     VKFORMER_CHECK(
-        check_names(request.file, {"input_ids", "attention_mask", "decoder_input_ids", "decoder_attention_mask"}));
+        request.inputs.check_names({"input_ids", "attention_mask", "decoder_input_ids", "decoder_attention_mask"}));
     const auto write = [&](graph::Program& program, const models::ForwardGraph& f) -> Result<void> {
         VKFORMER_CHECK(program.write(f.source_tokens, std::span<const std::int32_t>(ids.values)));
         if (f.source_lengths)
-            VKFORMER_CHECK(program.write(f.source_lengths, std::span<const std::int32_t>(lengths(padding))));
-        if (f.source_mask) VKFORMER_CHECK(program.write(f.source_mask, std::span<const float>(additive(padding))));
+            VKFORMER_CHECK(program.write(f.source_lengths, std::span<const std::int32_t>(padding.lengths())));
+        if (f.source_mask) VKFORMER_CHECK(program.write(f.source_mask, std::span<const float>(padding.additive())));
         return {};
     };
     return pass_from(model, request,
                      {.batch = ids.batch,
                       .len = ids.len,
-                      .mask = all_ones(padding)              ? models::SourceMask::none
-                              : padded_on_the_right(padding) ? models::SourceMask::lengths
-                                                             : models::SourceMask::additive,
+                      .mask = padding.all_ones()           ? models::SourceMask::none
+                              : padding.is_padded_behind() ? models::SourceMask::lengths
+                                                           : models::SourceMask::additive,
                       .write = write});
 }
 
 /// Spectrograms as Hugging Face's WhisperFeatureExtractor gives them, [batch, bins, frames]; two frames are a position of the encoder.
 Result<Outputs> pass_of(const models::SpeechModel& speech, const Request& request) {
     const std::uint64_t most_frames = 2 * speech.model->limits().source_len;
-    const TensorData* data = request.file.find("input_features");
+    const TensorData* data = request.inputs.find("input_features");
     const std::uint64_t frames = data && data->shape.rank() == 3 ? data->shape[2] : most_frames;
     if (frames == 0 || frames % 2 != 0 || frames > most_frames)
         return Error{ErrorCode::ShapeMismatch, "input_features has " + std::to_string(frames) +
                                                    " frames, the model takes an even number up to " +
                                                    std::to_string(most_frames)};
-    VKFORMER_TRY(const auto sounds, floats(request.file, "input_features", {speech.mel_bins, frames}));
-    VKFORMER_CHECK(check_names(request.file, {"input_features", "decoder_input_ids", "decoder_attention_mask"}));
+    VKFORMER_TRY(const auto sounds, request.inputs.floats("input_features", {speech.mel_bins, frames}));
+    VKFORMER_CHECK(request.inputs.check_names({"input_features", "decoder_input_ids", "decoder_attention_mask"}));
     const std::uint64_t features = speech.model->limits().source_features * (frames / 2);  // of one
     if (features * sounds.batch > graph::Graph::kMaxElements)
         return Error{ErrorCode::InvalidArgument,
@@ -314,12 +206,12 @@ Result<Outputs> pass_of(const models::SpeechModel& speech, const Request& reques
 }
 
 /// Images as Hugging Face's processors give them, normalised.
-Result<Floats> images(const formats::Safetensors& file, const models::VisionConfig& config) {
-    return floats(file, "pixel_values", {config.channels, config.image_height, config.image_width});
+Result<Floats> images(const TensorInputs& file, const models::VisionConfig& config) {
+    return file.floats("pixel_values", {config.channels, config.image_height, config.image_width});
 }
 
 /// The model for images of the input's size, where it takes several.
-Result<models::VisionEncoder> fitted_to(const formats::Safetensors& file, const models::VisionEncoder& model) {
+Result<models::VisionEncoder> fitted_to(const TensorInputs& file, const models::VisionEncoder& model) {
     const TensorData* const pixels = file.find("pixel_values");
     if (!pixels || pixels->shape.rank() != 4 || !model.is_resizable()) return model;
     constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
@@ -328,9 +220,9 @@ Result<models::VisionEncoder> fitted_to(const formats::Safetensors& file, const 
 }
 
 Result<Outputs> pass_of(const models::VisionEncoder& given, const Request& request) {
-    VKFORMER_TRY(const models::VisionEncoder model, fitted_to(request.file, given));
-    VKFORMER_TRY(const auto pixels, images(request.file, model.config()));
-    VKFORMER_CHECK(check_names(request.file, {"pixel_values"}));
+    VKFORMER_TRY(const models::VisionEncoder model, fitted_to(request.inputs, given));
+    VKFORMER_TRY(const auto pixels, images(request.inputs, model.config()));
+    VKFORMER_CHECK(request.inputs.check_names({"pixel_values"}));
     struct Run {
         graph::Graph graph;
         models::VisionTensors pass;
@@ -339,10 +231,8 @@ Result<Outputs> pass_of(const models::VisionEncoder& given, const Request& reque
     const auto run_of = [&](std::uint32_t batch) -> Result<Run> {
         Run run;
         VKFORMER_TRY(run.pass,
-                     model.add_encoder(
-                         run.graph, {.batch = batch, .dtype = request.dtype, .attention_weights = request.attentions}));
+                     model.add_encoder(run.graph, {.batch = batch, .dtype = request.dtype, .layers = request.layers}));
         run.graph.mark_output(run.pass.hidden);
-        for (const graph::Value weights : run.pass.attention) run.graph.mark_output(weights);
         if (model.config().labels > 0) {
             VKFORMER_TRY(run.logits, model.add_classifier(run.graph, run.pass.hidden));
             run.graph.mark_output(run.logits);
@@ -358,7 +248,7 @@ Result<Outputs> pass_of(const models::VisionEncoder& given, const Request& reque
     VKFORMER_CHECK(program->wait());
     NamedValues read = {{"last_hidden_state", run.pass.hidden}};
     if (run.logits) read.emplace_back("logits", run.logits);
-    add_attentions(read, "attentions", run.pass.attention);
+    add_layers(read, "", run.pass.layers);
     VKFORMER_TRY(auto outputs, read_outputs(*program, read));
     return Outputs{backend->name(), std::move(outputs)};
 }
@@ -378,10 +268,10 @@ Result<std::vector<std::int32_t>> lengths_to_end(const IntegerMatrix& ids, std::
 }
 
 /// How much of each text the model reads: up to what stands for it.
-Result<std::vector<std::int32_t>> read_lengths(const models::Clip& clip, const formats::Safetensors& file,
+Result<std::vector<std::int32_t>> read_lengths(const models::Clip& clip, const TensorInputs& file,
                                                const IntegerMatrix& ids) {
-    VKFORMER_TRY(const auto padding, right_padding(file, ids));
-    const auto seen = lengths(padding);
+    VKFORMER_TRY(const auto padding, file.right_padding(ids));
+    const auto seen = padding.lengths();
     std::vector<std::int32_t> ends(ids.batch, static_cast<std::int32_t>(ids.len));
     if (!clip.pads_texts) {
         VKFORMER_TRY(ends, lengths_to_end(ids, clip.text.config().end_token));  // which sees nothing behind it
@@ -414,11 +304,11 @@ FloatTensor logits_per_image(const FloatTensor& image_embeds, const FloatTensor&
 
 /// Images, texts or both.
 Result<Outputs> pass_of(const models::Clip& clip, const Request& request) {
-    const formats::Safetensors& file = request.file;
+    const TensorInputs& file = request.inputs;
     const bool has_images = file.find("pixel_values"), has_texts = file.find("input_ids");
     if (!has_images && !has_texts)
         return Error{ErrorCode::MissingTensor, "the input has neither pixel_values nor input_ids"};
-    VKFORMER_CHECK(check_names(file, {"pixel_values", "input_ids", "attention_mask"}));
+    VKFORMER_CHECK(file.check_names({"pixel_values", "input_ids", "attention_mask"}));
     Floats pixels;
     IntegerMatrix ids;
     std::vector<std::int32_t> ends;
@@ -427,7 +317,7 @@ Result<Outputs> pass_of(const models::Clip& clip, const Request& request) {
     }
     if (has_texts) {
         const models::EncoderConfig& config = clip.text.config();
-        VKFORMER_TRY(ids, tokens(file, "input_ids", config.vocab_size, config.max_positions));
+        VKFORMER_TRY(ids, file.tokens("input_ids", config.vocab_size, config.max_positions));
         VKFORMER_TRY(ends, read_lengths(clip, file, ids));
     }
     struct Run {
@@ -441,16 +331,16 @@ Result<Outputs> pass_of(const models::Clip& clip, const Request& request) {
         if (has_images) {
             VKFORMER_TRY(run.images, clip.vision.add_encoder(run.graph, {.batch = std::min(pixels.batch, most),
                                                                          .dtype = request.dtype,
-                                                                         .attention_weights = request.attentions}));
+                                                                         .layers = request.layers}));
             VKFORMER_TRY(run.image_embeds, api::image_vector_head(clip.vision, true)(run.graph, run.images.hidden));
             run.graph.mark_output(run.images.hidden);
             run.graph.mark_output(run.image_embeds);
-            for (const graph::Value weights : run.images.attention) run.graph.mark_output(weights);
         }
         if (has_texts) {
-            VKFORMER_TRY(run.texts,
-                         clip.text.add_encoder(
-                             run.graph, {.batch = std::min(ids.batch, most), .len = ids.len, .dtype = request.dtype}));
+            VKFORMER_TRY(run.texts, clip.text.add_encoder(run.graph, {.batch = std::min(ids.batch, most),
+                                                                      .len = ids.len,
+                                                                      .dtype = request.dtype,
+                                                                      .layers = request.layers}));
             VKFORMER_TRY(run.text_embeds, api::clip_text_head(clip, true)(run.graph, run.texts));
             run.graph.mark_output(run.texts.hidden);
             run.graph.mark_output(run.text_embeds);
@@ -473,10 +363,11 @@ Result<Outputs> pass_of(const models::Clip& clip, const Request& request) {
     NamedValues read;
     if (has_images)
         read = {{"image_embeds", run.image_embeds}, {"vision_model_output.last_hidden_state", run.images.hidden}};
-    add_attentions(read, "vision_model_output.attentions", run.images.attention);
+    add_layers(read, "vision_model_output.", run.images.layers);
     if (has_texts) {
         read.emplace_back("text_embeds", run.text_embeds);
         read.emplace_back("text_model_output.last_hidden_state", run.texts.hidden);
+        add_layers(read, "text_model_output.", run.texts.layers);
     }
     std::optional<FloatTensor> image_embeds, text_embeds;
     for (const auto& [name, tensor] : read) {
@@ -500,14 +391,43 @@ Result<void> write_adapters(graph::Program& program, graph::Value tensor, const 
     return program.write(tensor, std::span<const float>(scales));
 }
 
+/// What a decoder gives in runs of some tokens each, all of them together.
+struct WholeOutput {
+    /// `part`: of a run of `len` tokens, of `whole_len`: [batch, heads, len, …], [batch, len, …] or [batch · len, …].
+    WholeOutput(const std::string& name, const Shape& part, std::uint32_t batch, std::uint32_t len,
+                std::uint32_t whole_len)
+        : outer(part.row_count() / len),
+          inner(part.back()),
+          all(whole_len),
+          whole(name, whole_shape(part, batch, all)) {}
+
+    /// Of a run of `len` tokens behind `done` others.
+    Result<void> take(graph::Program& program, graph::Value value, std::size_t done, std::size_t len) {
+        std::vector<float> values(outer * len * inner);
+        VKFORMER_CHECK(program.read(value, std::span(values)));
+        for (std::size_t i = 0; i < outer; ++i)
+            std::ranges::copy(std::span(values).subspan(i * len * inner, len * inner),
+                              whole.values->data() + (i * all + done) * inner);
+        return {};
+    }
+
+    std::size_t outer, inner, all;
+    FloatTensor whole;
+
+private:
+    static Shape whole_shape(const Shape& part, std::uint64_t batch, std::uint64_t len) {
+        return part.rank() == 4 ? Shape{batch, part[1], len, part[3]} : Shape{batch, len, part.back()};
+    }
+};
+
 /// In runs of so many tokens that their logits stay small beside a device's memory; what lies behind a sequence's end is not seen by it.
 Result<Outputs> pass_of(const models::Decoder& model, const Request& request) {
-    const formats::Safetensors& file = request.file;
+    const TensorInputs& file = request.inputs;
     const DType dtype = request.dtype;
     const models::DecoderConfig& config = model.config();
-    VKFORMER_TRY(const auto ids, tokens(file, "input_ids", config.vocab_size, config.most_positions()));
-    VKFORMER_CHECK(right_padding(file, ids));
-    VKFORMER_CHECK(check_names(file, {"input_ids", "attention_mask"}));
+    VKFORMER_TRY(const auto ids, file.tokens("input_ids", config.vocab_size, config.most_positions()));
+    VKFORMER_CHECK(file.right_padding(ids));
+    VKFORMER_CHECK(file.check_names({"input_ids", "attention_mask"}));
 
     const std::uint64_t width = std::max(config.vocab_size, config.hidden_size);
     if (std::uint64_t{ids.batch} * ids.len * width > graph::Graph::kMaxElements)
@@ -515,6 +435,13 @@ Result<Outputs> pass_of(const models::Decoder& model, const Request& request) {
                                                      " tokens, and of this model " +
                                                      std::to_string(graph::Graph::kMaxElements / width) +
                                                      " go through at a time"};
+    if (request.layers.attention &&
+        std::uint64_t{ids.batch} * ids.len * config.heads * ids.len > graph::Graph::kMaxElements)
+        return Error{ErrorCode::InvalidArgument,
+                     "--attentions: a layer has " + std::to_string(config.heads) + " weights for each of " +
+                         std::to_string(ids.batch) + " x " + std::to_string(ids.len) + " x " + std::to_string(ids.len) +
+                         " tokens, and up to " + std::to_string(graph::Graph::kMaxElements) +
+                         " can be given: take shorter or fewer sequences"};
 
     struct Run {
         std::uint32_t len = 0;
@@ -538,18 +465,23 @@ Result<Outputs> pass_of(const models::Decoder& model, const Request& request) {
                                                .dtype = dtype,
                                                .weights = models::WeightFormat::as_filed,
                                                .extended = ids.len > config.max_positions,
-                                               .adapter_scales = run.adapters},
+                                               .adapter_scales = run.adapters,
+                                               .layers = request.layers},
                                               run.tokens, run.starts, models::Logits::all));
         run.graph.mark_output(run.pass.logits);
         run.graph.mark_output(run.pass.hidden);
         return run;
     };
-    constexpr std::uint64_t kMostLogits = 1 << 25, kMostTokens = 512;  // of a run, all sequences together; 128 MiB
+    // Of a run, all sequences together: 128 MiB, of logits or of attention weights.
+    constexpr std::uint64_t kMostNumbers = 1 << 25, kMostTokens = 512;
+    const std::uint64_t weights_of_token = std::uint64_t{config.heads} * ids.len;  // in a layer
+    const std::uint64_t numbers = std::max<std::uint64_t>(
+        config.vocab_size, request.layers.attention ? weights_of_token * config.attention_layers() : 0);
     const auto at_a_time = static_cast<std::uint32_t>(
-        std::clamp<std::uint64_t>(std::min(kMostLogits / config.vocab_size, kMostTokens) / ids.batch, 1, ids.len));
+        std::clamp<std::uint64_t>(std::min(kMostNumbers / numbers, kMostTokens) / ids.batch, 1, ids.len));
     VKFORMER_TRY(const auto backend, open_for(request, at_a_time, run_of));
 
-    std::optional<FloatTensor> logits, hidden;  // made once it is known that the model takes the tokens
+    std::vector<WholeOutput> outputs;  // made once it is known that the model takes the tokens
     const auto weights = backend->make_store(), states = backend->make_store();
     Run run;
     for (std::uint32_t done = 0; done < ids.len; done += run.len) {
@@ -561,10 +493,6 @@ Result<Outputs> pass_of(const models::Decoder& model, const Request& request) {
                          backend->compile(graph::make_plan_for(*backend, std::move(run.graph)), weights, states));
             if (run.adapters) VKFORMER_CHECK(write_adapters(*run.program, run.adapters, model, request, ids.batch));
         }
-        if (!logits) {
-            logits.emplace("logits", Shape{ids.batch, ids.len, config.vocab_size});
-            hidden.emplace("last_hidden_state", Shape{ids.batch, ids.len, config.hidden_size});
-        }
         std::vector<std::int32_t> part;
         for (std::size_t b = 0; b < ids.batch; ++b)
             std::ranges::copy(ids.row(b).subspan(done, len), std::back_inserter(part));
@@ -573,31 +501,32 @@ Result<Outputs> pass_of(const models::Decoder& model, const Request& request) {
         VKFORMER_CHECK(run.program->write(run.starts, std::span<const std::int32_t>(starts)));
         VKFORMER_CHECK(run.program->submit());
         VKFORMER_CHECK(run.program->wait());
-        for (const auto& [value, whole] :
-             {std::pair{run.pass.logits, &*logits}, std::pair{run.pass.hidden, &*hidden}}) {
-            const std::size_t columns = whole->tensor.data.shape.back();
-            std::vector<float> values(std::size_t{ids.batch} * len * columns);
-            VKFORMER_CHECK(run.program->read(value, std::span(values)));
-            for (std::size_t b = 0; b < ids.batch; ++b)
-                std::ranges::copy(std::span(values).subspan(b * len * columns, len * columns),
-                                  whole->values->data() + (b * ids.len + done) * columns);
+        NamedValues values = {{"logits", run.pass.logits}, {"last_hidden_state", run.pass.hidden}};
+        add_layers(values, "", run.pass.layers);
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            const auto& [name, value] = values[i];
+            const Shape shape = run.program->plan().graph.shape(value);
+            if (i == outputs.size()) outputs.push_back(WholeOutput(name, shape, ids.batch, len, ids.len));
+            VKFORMER_CHECK(outputs[i].take(*run.program, value, done, len));
         }
     }
-    return Outputs{backend->name(), {std::move(logits->tensor), std::move(hidden->tensor)}};
+    Outputs result{backend->name()};
+    for (WholeOutput& output : outputs) result.tensors.push_back(std::move(output.whole.tensor));
+    return result;
 }
 
 Result<Outputs> pass_of(const models::Encoder& model, const Request& request) {
-    const formats::Safetensors& file = request.file;
+    const TensorInputs& file = request.inputs;
     const DType dtype = request.dtype;
     const models::EncoderConfig& config = model.config();
-    VKFORMER_TRY(const auto ids, tokens(file, "input_ids", config.vocab_size, config.max_positions));
-    VKFORMER_TRY(const auto padding, right_padding(file, ids));
+    VKFORMER_TRY(const auto ids, file.tokens("input_ids", config.vocab_size, config.max_positions));
+    VKFORMER_TRY(const auto padding, file.right_padding(ids));
     const bool has_types = config.types > 0 && file.find("token_type_ids");
-    if (!has_types) VKFORMER_CHECK(check_names(file, {"input_ids", "attention_mask"}));
+    if (!has_types) VKFORMER_CHECK(file.check_names({"input_ids", "attention_mask"}));
     IntegerMatrix types;
     if (has_types) {
-        VKFORMER_CHECK(check_names(file, {"input_ids", "attention_mask", "token_type_ids"}));
-        VKFORMER_TRY(types, tokens(file, "token_type_ids", config.types, config.max_positions, "type"));
+        VKFORMER_CHECK(file.check_names({"input_ids", "attention_mask", "token_type_ids"}));
+        VKFORMER_TRY(types, file.tokens("token_type_ids", config.types, config.max_positions, "type"));
         if (types.batch != ids.batch || types.len != ids.len)
             return Error{ErrorCode::ShapeMismatch, "token_type_ids and input_ids must have the same shape"};
     }
@@ -610,7 +539,9 @@ Result<Outputs> pass_of(const models::Encoder& model, const Request& request) {
         Run run;
         VKFORMER_TRY(
             run.pass,
-            model.add_encoder(run.graph, {.batch = ids.batch, .len = len, .dtype = dtype, .token_types = has_types}));
+            model.add_encoder(
+                run.graph,
+                {.batch = ids.batch, .len = len, .dtype = dtype, .token_types = has_types, .layers = request.layers}));
         run.graph.mark_output(run.pass.hidden);
         if (config.labels > 0) {
             VKFORMER_TRY(run.logits, model.add_classifier(run.graph, run.pass));
@@ -624,13 +555,14 @@ Result<Outputs> pass_of(const models::Encoder& model, const Request& request) {
     VKFORMER_TRY(const auto program, backend->compile(graph::make_plan_for(*backend, std::move(run.graph)),
                                                       backend->make_store(), backend->make_store()));
     VKFORMER_CHECK(program->write(pass.tokens, std::span<const std::int32_t>(ids.values)));
-    VKFORMER_CHECK(program->write(pass.lengths, std::span<const std::int32_t>(lengths(padding))));
+    VKFORMER_CHECK(program->write(pass.lengths, std::span<const std::int32_t>(padding.lengths())));
     if (has_types) VKFORMER_CHECK(program->write(pass.types, std::span<const std::int32_t>(types.values)));
     VKFORMER_CHECK(program->submit());
     VKFORMER_CHECK(program->wait());
     NamedValues read;
     if (run.logits) read.emplace_back("logits", run.logits);
     read.emplace_back("last_hidden_state", pass.hidden);
+    add_layers(read, "", pass.layers);
     VKFORMER_TRY(auto outputs, read_outputs(*program, read));
     return Outputs{backend->name(), std::move(outputs)};
 }
@@ -639,11 +571,9 @@ Result<int> run(const ForwardCommand& command) {
     using enum models::ModelKind;
     VKFORMER_TRY(const auto folder, command.model.find());
     VKFORMER_TRY(const auto opened, open_model(command.device, folder));
-    if (command.attentions && (kind_of(opened) == decoder || kind_of(opened) == encoder))
-        return Error{ErrorCode::UnsupportedConfig,
-                     "--attentions: language models and text encoders do not give their attention weights"};
-    VKFORMER_TRY(const auto file, read_safetensors(command.input));
-    Request request{command.device, opened, file, command.device.dtype_value(), command.attentions};
+    VKFORMER_TRY(auto file, read_safetensors(command.input));
+    const TensorInputs inputs(std::move(file));
+    Request request{command.device, opened, inputs, command.device.dtype_value(), command.layers};
     std::vector<models::Adapter> adapters;
     VKFORMER_TRY(const auto counting, command.lora.adapters());
     for (const auto& adapter : counting) {
@@ -694,10 +624,14 @@ void add_forward(CLI::App& app, Action& action) {
             "vision_model_output.last_hidden_state, text_model_output.last_hidden_state")
         ->required();
     command.add_flag(
-        "--attentions", options->attentions,
-        "Also the attention weights: encoder_attentions.N, decoder_attentions.N, cross_attentions.N of "
-        "layer N, of a vision model attentions.N, of CLIP and SigLIP vision_model_output.attentions.N; not of language "
-        "models and text encoders");
+        "--attentions", options->layers.attention,
+        "Also the attention weights of layer N, attentions.N; of an encoder-decoder encoder_attentions.N, "
+        "decoder_attentions.N and cross_attentions.N, of CLIP and SigLIP vision_model_output.attentions.N and "
+        "text_model_output.attentions.N");
+    command.add_flag(
+        "--hidden-states", options->layers.hidden,
+        "Also the hidden states: hidden_states.0 is what the first layer reads, hidden_states.N what layer "
+        "N - 1 gives; prefixes as of the attention weights. Not of recurrent models");
     options->device.add_device(command);
     options->device.add_strict(command);
     options->device.add_dtype(command);

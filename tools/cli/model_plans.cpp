@@ -52,7 +52,7 @@ Result<Plans> forward_plans_of(const models::EncoderDecoder& model, const PlanOp
         VKFORMER_TRY(auto pass, model.forward({.source_len = source_len,
                                                .target_len = target_len,
                                                .dtype = options.dtype,
-                                               .attention_weights = weights}));
+                                               .layers = {.attention = weights}}));
         plans.push_back(graph::make_plan(std::move(pass.graph), {.fusions = options.fusions}));
     }
     return plans;

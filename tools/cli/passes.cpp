@@ -52,7 +52,7 @@ Result<Pass> image_pass(const models::VisionEncoder& encoder, const PassOptions&
     };
     VKFORMER_TRY(auto made, decoding::image_graph(
                                 encoder, head,
-                                {.batch = options.batch, .dtype = options.dtype, .attention_weights = keeps_weights}));
+                                {.batch = options.batch, .dtype = options.dtype, .layers = {.attention = keeps_weights}}));
     Pass pass = {.name = keeps_weights ? "images, attention weights kept" : "images",
                  .items = "images",
                  .graph = std::move(made.graph),

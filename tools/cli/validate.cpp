@@ -106,7 +106,7 @@ Result<Case> forward_case(const models::EncoderDecoder& model, std::uint32_t len
                                 .target_len = len,
                                 .dtype = dtype,
                                 .source_mask = masked ? models::SourceMask::additive : models::SourceMask::lengths,
-                                .attention_weights = keeps_weights}));
+                                .layers = {.attention = keeps_weights}}));
     Case c = {.name = keeps_weights ? "forward, attention weights kept" : "forward", .graph = std::move(f.graph)};
     feed_source(c, limits, kCheckedBatch, len, random);
     c.feeds["decoder_input_ids"] = random.integers(std::size_t{kCheckedBatch} * len, limits.target_vocab);

@@ -165,7 +165,7 @@ Result<graph::Graph> pass_of(const std::unique_ptr<models::EncoderDecoder>& mode
                                                .target_len = info.target_len,
                                                .dtype = dtype,
                                                .source_mask = models::SourceMask::lengths,
-                                               .attention_weights = info.attention_weights != VK_FALSE}));
+                                               .layers = {.attention = info.attention_weights != VK_FALSE}}));
     tensors.add("source", forward.source_tokens);
     tensors.add("source_lengths", forward.source_lengths);
     tensors.add("target", forward.target_tokens);
@@ -175,11 +175,16 @@ Result<graph::Graph> pass_of(const std::unique_ptr<models::EncoderDecoder>& mode
     return std::move(forward.graph);
 }
 
+/// Of the layers that have attention.
+void add_weights(NamedTensors& tensors, const std::string& kind, const models::LayerValues& layers) {
+    for (std::size_t layer = 0; layer < layers.attention.size(); ++layer)
+        if (const graph::Value weights = layers.attention[layer])
+            tensors.add("weights/" + kind + "/" + std::to_string(layer), weights);
+}
+
 Result<graph::Graph> pass_of(const models::Decoder& model, const vkf_pass_info& info, DType dtype,
                              NamedTensors& tensors) {
     VKFORMER_CHECK(check_target(info));
-    if (info.attention_weights != VK_FALSE)
-        return Error{ErrorCode::UnsupportedConfig, "the attention weights of decoder-only models cannot be read yet"};
     if (model.adapters() > 0)
         return Error{
             ErrorCode::UnsupportedConfig,
@@ -194,34 +199,39 @@ Result<graph::Graph> pass_of(const models::Decoder& model, const vkf_pass_info& 
                                                   .capacity = info.target_len,
                                                   .dtype = dtype,
                                                   .weights = models::WeightFormat::as_filed,
-                                                  .extended = is_long && model.config().extended_positions > 0},
+                                                  .extended = is_long && model.config().extended_positions > 0,
+                                                  .layers = {.attention = info.attention_weights != VK_FALSE}},
                                                  tokens, starts, models::Logits::all));
     graph.mark_output(pass.logits);
     tensors.add("tokens", tokens);
     tensors.add("starts", starts);
     tensors.add("logits", pass.logits);
+    add_weights(tensors, "decoder", pass.layers);
     return graph;
 }
 
 Result<graph::Graph> pass_of(const models::Encoder& model, const vkf_pass_info& info, DType dtype,
                              NamedTensors& tensors) {
     VKFORMER_CHECK(check_target(info));
-    if (info.attention_weights != VK_FALSE)
-        return Error{ErrorCode::UnsupportedConfig, "the attention weights of text encoders cannot be read yet"};
     graph::Graph graph;
-    VKFORMER_TRY(const auto pass, model.add_encoder(graph, {.len = info.target_len, .dtype = dtype}));
+    VKFORMER_TRY(const auto pass,
+                 model.add_encoder(graph, {.len = info.target_len,
+                                           .dtype = dtype,
+                                           .layers = {.attention = info.attention_weights != VK_FALSE}}));
     graph.mark_output(pass.hidden);
     tensors.add("tokens", pass.tokens);
     tensors.add("lengths", pass.lengths);
     tensors.add("hidden", pass.hidden);
+    add_weights(tensors, "encoder", pass.layers);
     return graph;
 }
 
 Result<graph::Graph> pass_of(const models::VisionEncoder& model, const vkf_pass_info& info, DType dtype,
                              NamedTensors& tensors) {
     graph::Graph graph;
-    VKFORMER_TRY(const auto pass,
-                 model.add_encoder(graph, {.dtype = dtype, .attention_weights = info.attention_weights != VK_FALSE}));
+    VKFORMER_TRY(
+        const auto pass,
+        model.add_encoder(graph, {.dtype = dtype, .layers = {.attention = info.attention_weights != VK_FALSE}}));
     VKFORMER_TRY(const auto embedding, model.add_embedding(graph, pass.hidden));
     graph.mark_output(pass.hidden);
     graph.mark_output(embedding);
@@ -233,10 +243,7 @@ Result<graph::Graph> pass_of(const models::VisionEncoder& model, const vkf_pass_
         graph.mark_output(logits);
         tensors.add("logits", logits);
     }
-    for (std::size_t layer = 0; layer < pass.attention.size(); ++layer) {
-        graph.mark_output(pass.attention[layer]);
-        tensors.add("weights/vision/" + std::to_string(layer), pass.attention[layer]);
-    }
+    add_weights(tensors, "vision", pass.layers);
     return graph;
 }
 

@@ -173,8 +173,6 @@ Result<Value> masked_softmax(Graph& graph, Value scores, const AttentionMask& ma
     VKFORMER_CHECK(check.dtype("scores", scores, DType::f32));
     VKFORMER_CHECK(check.rank("scores", scores, kScoresLayout));
     const Shape shape = graph.shape(scores);
-    if (mask.sinks)
-        return check.error(ErrorCode::InvalidArgument, "weights of sinks are not stored: attention has them");
     VKFORMER_CHECK(check_mask(check, graph, mask, shape));
 
     VKFORMER_TRY(const Value weights, graph.activation(MaskedSoftmax::kName, DType::f32, shape));
@@ -198,6 +196,16 @@ Result<Value> weighted_sum(Graph& graph, Value weights, Value value) {
     VKFORMER_TRY(const Value y, graph.activation(WeightedSum::kName, graph.dtype(value), shape));
     graph.add_node(WeightedSum{.weights = weights, .value = value, .y = y});
     return y;
+}
+
+Result<SeenWithWeights> attention_with_weights(Graph& graph, Value query, Value key, Value value,
+                                               const AttentionMask& mask, float scale, float soft_cap) {
+    VKFORMER_TRY(const Value scores, attention_scores(graph, query, key, scale, soft_cap));
+    SeenWithWeights result;
+    VKFORMER_TRY(result.weights, masked_softmax(graph, scores, mask));
+    graph.mark_output(result.weights);
+    VKFORMER_TRY(result.seen, weighted_sum(graph, result.weights, value));
+    return result;
 }
 
 Result<Value> attention(Graph& graph, Value query, Value key, Value value, const AttentionMask& mask, float scale,

@@ -17,7 +17,7 @@ Result<Dispatch> plan_masked_softmax_rows(const graph::MaskedSoftmax& op, const 
     dispatch.bind(shaders::kMaskedSoftmaxScores, op.scores)
         .bind(shaders::kMaskedSoftmaxKeyLengths, or_else(op.mask.key_lengths, op.scores))
         .bind(shaders::kMaskedSoftmaxStarts, or_else(op.mask.starts, op.scores))
-        .bind(shaders::kMaskedSoftmaxAdditive, or_else(op.mask.additive, op.scores))
+        .bind(shaders::kMaskedSoftmaxAdditive, or_else(op.mask.additive, or_else(op.mask.sinks, op.scores)))
         .bind(shaders::kMaskedSoftmaxWeights, op.weights)
         .set(shaders::kWorkgroupConstant, form.workgroup)
         .set(shaders::kMaskedSoftmaxMask, mask_bits(op.mask));
