@@ -77,6 +77,11 @@ Result<void> Encoder::encode(Graph& graph, EncoderTensors& t, const EncoderLayou
     VKFORMER_TRY(const Value x, embed(build, graph, t, layout.dtype));
     EncoderPass pass = {
         .mask = {.causal = config_.is_causal, .key_lengths = t.lengths}, .wanted = layout.layers, .values = &t.layers};
+    if (!weights_.score_bias.bytes.empty()) {
+        graph.set_scope("encoder");
+        VKFORMER_TRY(const Value table, graph.weight("encoder.score_bias", weights_.score_bias, DType::f32));
+        VKFORMER_TRY(pass.mask.additive, graph::relative_bias(graph, table, {}, layout.len, layout.len));
+    }
     VKFORMER_TRY(t.hidden, build.stack("encoder", weights_.layers, x, pass));
     if (weights_.final_norm) {
         VKFORMER_TRY(t.hidden, build.norm("norm", weights_.final_norm, t.hidden));

@@ -22,9 +22,11 @@ struct ScoreTokens;
 // CorruptFile, UnsupportedConfig, UnsupportedDtype, MissingTensor, ShapeMismatch.
 Result<Encoder> load_bert(const formats::Config& config, const formats::Weights& weights);     // BERT, MiniLM, E5
 Result<Encoder> load_roberta(const formats::Config& config, const formats::Weights& weights);  // RoBERTa, XLM-RoBERTa
+Result<Encoder> load_mpnet(const formats::Config& config, const formats::Weights& weights);
 Result<Encoder> load_distilbert(const formats::Config& config, const formats::Weights& weights);
 Result<Encoder> load_modernbert(const formats::Config& config, const formats::Weights& weights);
 Result<Encoder> load_nomic_bert(const formats::Config& config, const formats::Weights& weights);
+Result<Encoder> load_jina_embeddings(const formats::Config& config, const formats::Weights& weights);
 
 /// A decoder's layers over whole texts, with the head "score" behind the last token where the architecture is one
 /// "…ForSequenceClassification". Errors likewise.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Nomic BERT (Nussbaum et al. 2024): BERT with rotary positions, SwiGLU and no biases but those of the norms, with the
-// fields of transformers 5 or those of the published configs.
+// Encoders of BERT's shape with rotary positions. Nomic BERT (Nussbaum et al. 2024): SwiGLU and no biases but those of the norms, with the
+// fields of transformers 5 or those of the published configs. Jina embeddings v3 (Sturua et al. 2024), as transformers 5 has it, without
+// the low-rank adapters of its tasks.
 #include <algorithm>
 #include <cmath>
 
@@ -98,12 +99,30 @@ Result<DecoderConfig> read_nomic_config(const Config& config) {
     return c;
 }
 
+Result<DecoderConfig> read_jina_config(const Config& config) {
+    VKFORMER_CHECK(refuse_other_encoders(config));
+    for (const std::string_view name : {"num_key_value_heads", "head_dim"})
+        if (config.has(name)) return config.unsupported(name, "null");
+    VKFORMER_TRY(DecoderConfig c, read_sizes(config, {.positions = 8194}));
+    c.is_causal = false;
+    c.norm_place = NormPlace::behind;
+    c.norm = DecoderConfig::Norm::layer;
+    VKFORMER_TRY(const double eps, config.real("layer_norm_eps", {.fallback = 1e-5, .min = 0, .max = 1}));
+    c.norm_eps = static_cast<float>(eps);
+    VKFORMER_TRY(c.activation, read_activation(config, "hidden_act", "gelu"));
+    VKFORMER_TRY(const Rope rope, read_rope(config, c, {.theta = 20000}));
+    c.ropes = {rope};
+    for (auto& layer : c.layers) layer.rope = 0;
+    return c;
+}
+
 /// What a file calls its tensors: as they were published, which is how transformers 5 saves them too, with one for query, key and value, or
-/// as its modules are called.
-struct NomicNames {
+/// as its modules are called. No gate: there is none.
+struct RotaryBertNames {
     std::string_view embedding_norm, layer, qkv, output, attention_norm, gate, up, down, feed_forward_norm;
+    bool has_biases = false;  ///< of projections
 };
-constexpr NomicNames kNomicNames = {
+constexpr RotaryBertNames kNomicNames = {
     .embedding_norm = "embeddings.LayerNorm",
     .layer = "layers.",
     .qkv = "",
@@ -114,7 +133,7 @@ constexpr NomicNames kNomicNames = {
     .down = "mlp.down_proj",
     .feed_forward_norm = "post_mlp_layernorm",
 };
-constexpr NomicNames kPublishedNomicNames = {
+constexpr RotaryBertNames kPublishedNomicNames = {
     .embedding_norm = "emb_ln",
     .layer = "encoder.layers.",
     .qkv = "attn.Wqkv",
@@ -126,49 +145,78 @@ constexpr NomicNames kPublishedNomicNames = {
     .feed_forward_norm = "norm2",
 };
 
-Result<void> read_nomic_qkv(const WeightReader& read, const DecoderConfig& c, const std::string& layer,
-                            const NomicNames& names, DecoderWeights::Layer& l) {
+constexpr RotaryBertNames kJinaNames = {
+    .embedding_norm = "embeddings.LayerNorm",
+    .layer = "layers.",
+    .qkv = "",
+    .output = "self_attn.o_proj",
+    .attention_norm = "post_attention_layernorm",
+    .gate = "",
+    .up = "mlp.fc1",
+    .down = "mlp.fc2",
+    .feed_forward_norm = "post_mlp_layernorm",
+    .has_biases = true,
+};
+constexpr RotaryBertNames kPublishedJinaNames = {
+    .embedding_norm = "emb_ln",
+    .layer = "encoder.layers.",
+    .qkv = "mixer.Wqkv",
+    .output = "mixer.out_proj",
+    .attention_norm = "norm1",
+    .gate = "",
+    .up = "mlp.fc1",
+    .down = "mlp.fc2",
+    .feed_forward_norm = "norm2",
+    .has_biases = true,
+};
+
+Result<void> read_rotary_qkv(const WeightReader& read, const DecoderConfig& c, const std::string& layer,
+                             const RotaryBertNames& names, DecoderWeights::Layer& l) {
     const std::uint64_t d = c.hidden_size, width = std::uint64_t{c.heads} * c.head_dim;
     if (names.qkv.empty()) {
-        VKFORMER_TRY(l.query, read.projection(layer + "self_attn.q_proj", width, d, false));
-        VKFORMER_TRY(l.key, read.projection(layer + "self_attn.k_proj", width, d, false));
-        VKFORMER_TRY(l.value, read.projection(layer + "self_attn.v_proj", width, d, false));
+        VKFORMER_TRY(l.query, read.projection(layer + "self_attn.q_proj", width, d, names.has_biases));
+        VKFORMER_TRY(l.key, read.projection(layer + "self_attn.k_proj", width, d, names.has_biases));
+        VKFORMER_TRY(l.value, read.projection(layer + "self_attn.v_proj", width, d, names.has_biases));
         return {};
     }
-    VKFORMER_TRY(const Projection qkv, read.projection(layer + std::string(names.qkv), 3 * width, d, false));
+    VKFORMER_TRY(const Projection qkv, read.projection(layer + std::string(names.qkv), 3 * width, d, names.has_biases));
     l.query = rows_of(qkv, 0, width);
     l.key = rows_of(qkv, width, width);
     l.value = rows_of(qkv, 2 * width, width);
     return {};
 }
 
-Result<DecoderWeights::Layer> read_nomic_layer(const WeightReader& read, const DecoderConfig& c,
-                                               const NomicNames& names, std::size_t index) {
+Result<DecoderWeights::Layer> read_rotary_layer(const WeightReader& read, const DecoderConfig& c,
+                                                const RotaryBertNames& names, std::size_t index) {
     const std::string layer = std::string(names.layer) + std::to_string(index) + ".";
     const auto name = [&](std::string_view part) { return layer + std::string(part); };
     const std::uint64_t d = c.hidden_size, ffn = c.intermediate_size, width = std::uint64_t{c.heads} * c.head_dim;
     DecoderWeights::Layer l;
-    VKFORMER_CHECK(read_nomic_qkv(read, c, layer, names, l));
-    VKFORMER_TRY(l.output, read.projection(name(names.output), d, width, false));
+    VKFORMER_CHECK(read_rotary_qkv(read, c, layer, names, l));
+    VKFORMER_TRY(l.output, read.projection(name(names.output), d, width, names.has_biases));
     VKFORMER_TRY(l.attention_norm, read.norm(name(names.attention_norm), d, true));
-    VKFORMER_TRY(l.gate, read.projection(name(names.gate), ffn, d, false));
-    VKFORMER_TRY(l.up, read.projection(name(names.up), ffn, d, false));
-    VKFORMER_TRY(l.down, read.projection(name(names.down), d, ffn, false));
+    if (!names.gate.empty()) {
+        VKFORMER_TRY(l.gate, read.projection(name(names.gate), ffn, d, names.has_biases));
+    }
+    VKFORMER_TRY(l.up, read.projection(name(names.up), ffn, d, names.has_biases));
+    VKFORMER_TRY(l.down, read.projection(name(names.down), d, ffn, names.has_biases));
     VKFORMER_TRY(l.feed_forward_norm, read.norm(name(names.feed_forward_norm), d, true));
     return l;
 }
 
-Result<DecoderWeights> read_nomic_weights(const Weights& weights, const DecoderConfig& c, std::uint32_t types) {
+/// `prefix`: of all tensors, in files that have one.
+Result<DecoderWeights> read_rotary_weights(const Weights& weights, const DecoderConfig& c, std::uint32_t types,
+                                           const std::string& prefix, const RotaryBertNames& in_memory,
+                                           const RotaryBertNames& published) {
     const std::string words = "embeddings.word_embeddings.weight";
-    const std::string prefix = weights.find("bert." + words) ? "bert." : "nomic_bert.";
     const WeightReader read(weights, find_prefix(weights, prefix, words), UnreadBiases::refused);
-    const NomicNames& names = read.has("emb_ln.weight") ? kPublishedNomicNames : kNomicNames;
+    const RotaryBertNames& names = read.has("emb_ln.weight") ? published : in_memory;
     DecoderWeights w;
     VKFORMER_TRY(w.embedding, read.tensor(words, {c.vocab_size, c.hidden_size}));
     VKFORMER_TRY(w.types, read.tensor("embeddings.token_type_embeddings.weight", {types, c.hidden_size}));
     VKFORMER_TRY(w.embedding_norm, read.norm(std::string(names.embedding_norm), c.hidden_size, true));
     for (std::size_t i = 0; i < c.layers.size(); ++i) {
-        VKFORMER_TRY(auto layer, read_nomic_layer(read, c, names, i));
+        VKFORMER_TRY(auto layer, read_rotary_layer(read, c, names, i));
         w.layers.push_back(std::move(layer));
     }
     return w;
@@ -180,10 +228,31 @@ Result<Encoder> load_nomic_bert(const Config& config, const Weights& weights) {
     DecoderParts parts;
     VKFORMER_TRY(parts.config, read_nomic_config(config));
     VKFORMER_TRY(const auto types, config.unsigned_integer("type_vocab_size", {.fallback = 2, .min = 1, .max = 1024}));
-    VKFORMER_TRY(parts.weights, read_nomic_weights(weights, parts.config, types));
+    const std::string prefix = weights.find("bert.embeddings.word_embeddings.weight") ? "bert." : "nomic_bert.";
+    VKFORMER_TRY(parts.weights,
+                 read_rotary_weights(weights, parts.config, types, prefix, kNomicNames, kPublishedNomicNames));
     EncoderConfig c = encoder_config_of(parts.config);
     c.types = types;
     return encoder_over(std::move(parts), c, {});
+}
+
+Result<Encoder> load_jina_embeddings(const Config& config, const Weights& weights) {
+    DecoderParts parts;
+    VKFORMER_TRY(parts.config, read_jina_config(config));
+    VKFORMER_TRY(const auto types, config.unsigned_integer("type_vocab_size", {.fallback = 1, .min = 1, .max = 1024}));
+    VKFORMER_TRY(parts.weights,
+                 read_rotary_weights(weights, parts.config, types, "roberta.", kJinaNames, kPublishedJinaNames));
+    EncoderConfig c = encoder_config_of(parts.config);
+    c.types = types;
+    VKFORMER_TRY(c.labels, read_labels(config));
+    EncoderWeights head;
+    if (c.labels > 0) {
+        const WeightReader read(weights, "");
+        c.head_pooling = graph::Pooling::first;
+        VKFORMER_TRY(head.head_dense, read.projection("classifier.dense", c.hidden_size, c.hidden_size, true));
+        VKFORMER_TRY(head.head_output, read.projection("classifier.out_proj", c.labels, c.hidden_size, true));
+    }
+    return encoder_over(std::move(parts), c, std::move(head));
 }
 
 }  // namespace vkformer::models

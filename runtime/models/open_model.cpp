@@ -126,6 +126,8 @@ constexpr Family<Encoder> kEncoders[] = {
     {"distilbert", &load_distilbert},
     {"modernbert", &load_modernbert},
     {"nomic_bert", &load_nomic_bert},
+    {"jina_embeddings_v3", &load_jina_embeddings},
+    {"mpnet", &load_mpnet},
     {"llama", &decoder_as_encoder<load_llama>, kGgufLlama.name, &decoder_file_as_encoder<kGgufLlama>},
     {"mistral", &decoder_as_encoder<load_llama>, kGgufLlama.name, &decoder_file_as_encoder<kGgufLlama>},
     {"qwen2", &decoder_as_encoder<load_qwen>, kGgufQwen2.name, &decoder_file_as_encoder<kGgufQwen2>},

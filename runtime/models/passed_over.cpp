@@ -60,6 +60,7 @@ constexpr Known kFields[] = {
     {"bert roberta xlm-roberta camembert",
      "tie_word_embeddings directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers "
      "pooler_size_per_head pooler_type"},
+    {"mpnet jina_embeddings_v3", "tie_word_embeddings"},
     {"distilbert",
      "tie_word_embeddings sinusoidal_pos_embds tie_weights_"},  // positions are in the file, whatever they began with
     {"modernbert",  // position_embedding_type is BERT's word for what it has not, layer_norm_eps that of norm_eps
@@ -132,11 +133,11 @@ constexpr Known kTensors[] = {
     // Towers for other inputs, and heads of other tasks.
     {"gemma3 qwen3_5 qwen3_5_moe", "*vision_tower.* *multi_modal_projector.* *visual.*"},
     {"qwen3_next qwen3_5 qwen3_5_text qwen3_5_moe qwen3_5_moe_text nemotron_h", "mtp.*"},
-    {"bert roberta xlm-roberta camembert vit deit", "*pooler.dense.*"},
+    {"bert roberta xlm-roberta camembert mpnet jina_embeddings_v3 vit deit", "*pooler.dense.*"},
     {"dinov2 dinov2_with_registers dinov3_vit", "*embeddings.mask_token"},  // of training
     {"dinov3_vit", "embeddings.register_tokens"},                           // there where there are none
     {"bert", "cls.*"},
-    {"roberta xlm-roberta camembert", "lm_head.*"},
+    {"roberta xlm-roberta camembert mpnet jina_embeddings_v3", "lm_head.*"},
     {"distilbert", "vocab_transform.* vocab_layer_norm.* vocab_projector.* pre_classifier.*"},
     {"modernbert", "head.* decoder.*"},
     {"gpt2", "*.attn.bias *.attn.masked_bias"},      // the causal mask

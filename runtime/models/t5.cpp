@@ -9,6 +9,7 @@
 
 #include "core/try.hpp"
 #include "models/decoder_loading.hpp"
+#include "models/relative_buckets.hpp"
 #include "models/seq2seq_loading.hpp"
 
 namespace vkformer::models {
@@ -110,39 +111,6 @@ Result<Seq2SeqConfig> read_config(const Config& config, T5Fields& t5) {
     return c;
 }
 
-/// The bucket of a key `distance` before (positive) or behind the query. Half of them, or a quarter each way, are distances one by
-/// one; the others grow with the logarithm up to max_distance. Formed in float32, like transformers' _relative_position_bucket.
-std::uint32_t bucket_of(std::int64_t distance, bool is_bidirectional, const T5Fields& t5) {
-    std::uint32_t buckets = t5.buckets, first = 0;
-    if (is_bidirectional) {
-        buckets /= 2;
-        if (distance > 0) first = buckets;
-    } else {
-        distance = std::min<std::int64_t>(distance, 0);
-    }
-    const auto apart = static_cast<std::uint64_t>(std::abs(distance));
-    const std::uint32_t exact = buckets / 2;
-    if (apart < exact) return first + static_cast<std::uint32_t>(apart);
-    const float share = std::log(static_cast<float>(apart) / static_cast<float>(exact)) /
-                        static_cast<float>(std::log(static_cast<double>(t5.max_distance) / exact));
-    const auto log_bucket = static_cast<std::uint32_t>(share * static_cast<float>(buckets - exact));
-    return first + std::min(exact + log_bucket, buckets - 1);
-}
-
-/// The table of buckets, [buckets, heads], as a value per head and distance: [heads, 2 · reach + 1]. From max_distance on all
-/// distances are one bucket.
-Result<TensorData> spell_out(const TensorData& table, bool is_bidirectional, const T5Fields& t5) {
-    const std::uint64_t heads = table.shape[1], reach = t5.max_distance, distances = 2 * reach + 1;
-    VKFORMER_TRY(const std::vector<float> values, floats_of(table));
-    std::vector<float> result(heads * distances);
-    for (std::uint64_t i = 0; i < distances; ++i) {
-        const auto distance = static_cast<std::int64_t>(i) - static_cast<std::int64_t>(reach);
-        const std::uint32_t bucket = bucket_of(distance, is_bidirectional, t5);
-        for (std::uint64_t h = 0; h < heads; ++h) result[h * distances + i] = values[bucket * heads + h];
-    }
-    return float_tensor({heads, distances}, std::move(result));
-}
-
 /// Reads the tensors of one stack.
 class StackReader {
 public:
@@ -166,7 +134,7 @@ private:
         const std::string bias = at + "0.SelfAttention.relative_attention_bias.weight";
         if (index == 0 || read_.has(bias)) {
             VKFORMER_TRY(const TensorData table, read_.tensor(bias, {t5_.buckets, stack_.heads}));
-            VKFORMER_TRY(w.relative_bias, spell_out(table, !is_decoder_, t5_));
+            VKFORMER_TRY(w.relative_bias, spell_out(table, {t5_.buckets, t5_.max_distance, !is_decoder_}));
         }
         if (is_decoder_) {
             VKFORMER_TRY(w.cross, attention(at + "1.EncDecAttention.", at + "1.layer_norm"));

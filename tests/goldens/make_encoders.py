@@ -88,6 +88,8 @@ CASES = [
         dict(dim=22, n_layers=1, n_heads=2, hidden_dim=35, vocab_size=53, max_position_embeddings=16, activation="relu", num_labels=2),
         (4, 7),
     ),
+    Case("mpnet_h18", 11, "MPNetModel", bert(18, 2, 3, 31, 53) | dict(max_position_embeddings=150), (147, 33, 1)),
+    Case("mpnet_scores", 12, "MPNetForSequenceClassification", bert(20, 2, 2, 33, 57, num_labels=3), (9, 4)),
 ]
 
 
@@ -105,6 +107,8 @@ def random_model(case):
                 std = 0.2
             elif "embeddings" in name:
                 std = 0.7
+            elif "relative" in name:
+                std = 1.0
             elif any(part in name for part in ("query", "key", "q_lin", "k_lin")):
                 std = 1.5 * hidden**-0.5 if name.endswith("weight") else 0.3
             p.copy_(mean + std * torch.randn(p.shape, generator=generator))

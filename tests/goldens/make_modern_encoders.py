@@ -56,6 +56,7 @@ class Case:
     texts: bool = False
     segments: tuple = ()
     prompts: dict = dataclasses.field(default_factory=dict)
+    own_names: bool = False  # of the modules, not those that the class writes
 
 
 def sizes(hidden, layers, heads, inner, vocab=61, **others):
@@ -132,6 +133,14 @@ CASES = [
         sizes(20, 2, 2, 27, vocab=290, num_key_value_heads=1, head_dim=8, tie_word_embeddings=True) | dict(max_position_embeddings=320),
         dtype=torch.bfloat16,
         texts=True,
+    ),
+    Case("jina_v3_h24", 14, "JinaEmbeddingsV3Model", sizes(24, 2, 4, 37, type_vocab_size=2), segments=(3, 6, 1)),
+    Case(
+        "jina_v3_scores",
+        15,
+        "JinaEmbeddingsV3ForSequenceClassification",
+        sizes(20, 2, 2, 31, num_labels=3, hidden_act="gelu_pytorch_tanh", rope_parameters=dict(rope_type="default", rope_theta=50.0)),
+        own_names=True,
     ),
 ]
 
@@ -275,7 +284,7 @@ def write_texts(case, folder, model, dense):
 def write_batch(case, folder, model):
     """Every text by itself: in a batch, transformers gives NaN where a token of padding sees nothing within its window, and hands it on."""
     ids, mask, types = batch(case, model.config)
-    trunk = model.model if "ForSequenceClassification" in case.model else model
+    trunk = model.base_model
     hidden, logits = torch.zeros(*ids.shape, model.config.hidden_size, dtype=torch.float64), []
     for row, length in enumerate(case.lengths):
         inputs = dict(input_ids=ids[row : row + 1, :length])
@@ -298,7 +307,10 @@ def write(case, out):
     folder = out / case.name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    random_model(case).save_pretrained(folder)
+    model = random_model(case)
+    model.save_pretrained(folder)
+    if case.own_names:
+        save_file({name: p.numpy() for name, p in model.state_dict().items()}, folder / "model.safetensors", {"format": "pt"})
     (folder / "generation_config.json").unlink(missing_ok=True)
     write_json(folder / "config.json", json.loads((folder / "config.json").read_text()))
     model_class = getattr(t, case.model)

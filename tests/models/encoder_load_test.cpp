@@ -31,6 +31,8 @@ const EncoderKind kRoberta = {"roberta_scores", &models::load_roberta};
 const EncoderKind kDistilBert = {"distilbert_scores", &models::load_distilbert};
 
 const EncoderKind kModernBert = {"modernbert_score", &models::load_modernbert, "modern_encoders"};
+const EncoderKind kMpnet = {"mpnet_scores", &models::load_mpnet};
+const EncoderKind kJina = {"jina_v3_scores", &models::load_jina_embeddings, "modern_encoders"};
 const EncoderKind kNomicBert = {"nomic_bert_h24", &models::load_nomic_bert, "modern_encoders"};
 
 std::filesystem::path folder_of(const EncoderKind& kind) { return goldens_dir() / kind.group / kind.name; }
@@ -72,14 +74,21 @@ TEST_CASE("config fields that would change an encoder's arithmetic are refused b
         refused(folder, "layer_norm_eps", "small", ErrorCode::CorruptFile);
     }
     refused(kRoberta, "pad_token_id", 23);
+    refused(kMpnet, "relative_attention_num_buckets", 31);
+    refused(kMpnet, "max_position_embeddings", 2);
+    refused(kMpnet, "is_decoder", true);
+    refused(kMpnet, "hidden_act", "mish");
     refused(kDistilBert, "activation", "mish");
     refused(kDistilBert, "n_heads", 5);
-    for (const EncoderKind& folder : {kModernBert, kNomicBert}) {
+    for (const EncoderKind& folder : {kModernBert, kNomicBert, kJina}) {
         refused(folder, "is_decoder", true);
         refused(folder, "position_embedding_type", "relative_key");
         refused(folder, "quantization_config", {{"bits", 4}});
         refused(folder, "vocab_size", -1, ErrorCode::CorruptFile);
     }
+    refused(kJina, "head_dim", 8);
+    refused(kJina, "num_key_value_heads", 1);
+    refused(kJina, "hidden_act", "mish");
     refused(kModernBert, "hidden_activation", "mish");
     refused(kModernBert, "classifier_activation", "mish");
     refused(kModernBert, "classifier_pooling", "max");
