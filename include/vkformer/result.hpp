@@ -91,7 +91,7 @@ public:
         assert(error_ && "error() of a Result that has none, or whose error was handed on");
         return *error_;
     }
-    /// The same, whose message is no longer needed here.
+    /// The same, moved out: what is left has a code, and a message of no use.
     Error take() noexcept;
 
 private:

@@ -746,7 +746,8 @@ typedef struct vkf_pass_info {
  * - vision: "pixels" f32 [1, channels, height, width], normalised (an image can be bound to it) → "hidden" [1, tokens,
  *   hidden_size], the special tokens first, then the patches row by row; "embedding" f32 [1, dimension]; "logits" f32
  *   [1, labels] of a classifier; attention weights "weights/vision/L". Attention weights are f32 [1, heads, query_len,
- *   key_len], L counts layers from 0. Errors: as vkf_program_create.
+ *   key_len], L counts layers from 0. Errors: as vkf_program_create, and VKF_ERROR_UNSUPPORTED_CONFIG (adapters;
+ *   weights of a model without attention).
  */
 VKFORMER_API vkf_result vkf_model_pass(vkf_model* model, const vkf_pass_info* info, const vkf_program_options* options,
                                        vkf_program** program);

@@ -151,9 +151,9 @@ Result<Value> weighted_sum(Graph& graph, Value weights, Value value);
 Result<Value> attention(Graph& graph, Value query, Value key, Value value, const AttentionMask& mask, float scale,
                         float soft_cap = 0, Value pages = {});
 
-/// The same by the three nodes, for who wants the weights, too: f32 [batch, heads, query_len, key_len], an output of the graph.
+/// The same by the three nodes, for who wants the weights, too, an output of the graph; keys as the queries are stored, not in pages.
 struct SeenWithWeights {
-    Value seen, weights;
+    Value seen, weights;  ///< weights: f32 [batch, heads, query_len, key_len]
 };
 Result<SeenWithWeights> attention_with_weights(Graph& graph, Value query, Value key, Value value,
                                                const AttentionMask& mask, float scale, float soft_cap = 0);

@@ -184,8 +184,8 @@ private:
             const std::uint64_t tokens = std::uint64_t{layout_.rows} * layout_.len;
             TensorData scales = float_tensor({tokens, 1}, std::vector<float>(tokens, config_.residual_scale));
             graph_.set_scope("hidden_states");
-            VKFORMER_TRY(const Value weights, graph_.weight("hidden_states.scale_" + std::to_string(tokens),
-                                                            std::move(scales), DType::f32));
+            VKFORMER_TRY(const Value weights,
+                         graph_.weight("hidden_states.scale_" + std::to_string(tokens), std::move(scales), DType::f32));
             VKFORMER_TRY(x, weighted(weights, x));
         }
         keep_output(graph_, x, kept_.hidden);

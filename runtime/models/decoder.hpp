@@ -94,11 +94,11 @@ struct DecoderConfig {
     NormPlace norm_place = NormPlace::before;
     Norm norm = Norm::rms;
     float norm_eps = 1e-5f;
-    float norm_gain_offset = 0;                        ///< added to the gains of RMS norms
-    float embedding_scale = 1;                         ///< of the tokens' embeddings
-    float residual_scale = 1;                          ///< what lies between the layers is the hidden state divided by it
-    float attention_scale = 1;                         ///< of the scores
-    float logit_scale = 1;                             ///< of the logits, before their cap
+    float norm_gain_offset = 0;  ///< added to the gains of RMS norms
+    float embedding_scale = 1;   ///< of the tokens' embeddings
+    float residual_scale = 1;    ///< what lies between the layers is the hidden state divided by it
+    float attention_scale = 1;   ///< of the scores
+    float logit_scale = 1;       ///< of the logits, before their cap
     float attention_soft_cap = 0, logit_soft_cap = 0;  ///< c · tanh(x / c); 0: none
     graph::Activation activation = graph::Activation::silu;
 
@@ -259,7 +259,7 @@ public:
     /// padding have no meaning. Of the layout, rows, len, dtype, weights and layers count. Errors: the builders', and InvalidArgument (a len
     /// above max_positions).
     Result<DecoderPass> add_encoding(graph::Graph& graph, const DecoderLayout& layout, graph::Value tokens,
-                                      graph::Value lengths, graph::Value types = {}) const;
+                                     graph::Value lengths, graph::Value types = {}) const;
 
     /// The caches alone, in a graph that has no pass.
     Result<std::vector<graph::Value>> add_caches(graph::Graph& graph, const DecoderLayout& layout) const;

@@ -32,7 +32,7 @@ struct EncoderWeights {
     TensorData positions;        ///< [max_positions, hidden_size]
     TensorData types;            ///< [types, hidden_size]; empty bytes: none
     NormWeights embedding_norm;  ///< optional
-    TensorData score_bias;  ///< f32 [heads, distances] of graph::relative_bias, of all layers; empty bytes: none
+    TensorData score_bias;       ///< f32 [heads, distances] of graph::relative_bias, of all layers; empty bytes: none
     std::vector<EncoderLayerWeights> layers;
     NormWeights final_norm;  ///< behind the last layer; optional
     /// With labels only: [hidden_size, hidden_size], which may have no bytes, and [labels, hidden_size].

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // MPNet (Song et al. 2020), the shape of all-mpnet-base-v2: RoBERTa without token types, with a bias of the scores by distance, in T5's
-// buckets, that all layers share.
+// buckets, that all layers share. A padding token within a text counts as one of its tokens, as with RoBERTa (roberta.cpp).
 #include "core/try.hpp"
 #include "models/encoder_loading.hpp"
 #include "models/relative_buckets.hpp"

@@ -596,7 +596,8 @@ Error one_kind_of_mask() {
 Result<ForwardGraph> RecurrentSeq2Seq::forward(const ForwardOptions& options) const {
     if (options.source_mask == SourceMask::additive || options.target_mask) return one_kind_of_mask();
     if (options.layers.hidden)
-        return Error{ErrorCode::UnsupportedConfig, "hidden states between the layers of a recurrent model are not kept"};
+        return Error{ErrorCode::UnsupportedConfig,
+                     "hidden states between the layers of a recurrent model are not kept"};
     const std::uint64_t batch = options.batch, steps = options.target_len;
     ForwardGraph f;
     Graph& g = f.graph;

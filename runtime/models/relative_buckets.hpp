@@ -12,7 +12,7 @@ namespace vkformer::models {
 struct RelativeBuckets {
     std::uint32_t count = 32;          ///< at least 4
     std::uint32_t max_distance = 128;  ///< above count / 2; from it on all distances are one bucket
-    bool is_bidirectional = false;  ///< half of them are for keys behind the query; else all of those are at distance 0
+    bool is_bidirectional = false;  ///< half of them are for keys after the query, which else all count as distance 0
 };
 
 /// The table of buckets, [count, heads], as a value per head and distance, which is the table of graph::relative_bias:

@@ -1,7 +1,8 @@
 #version 460
 // SPDX-License-Identifier: MIT
 // weights[b, h, i, j] = exp(s[j] − m) / Σ_k exp(s[k] − m),  m = max_k s[k],  s[j] = scores[b, h, i, j] + additive mask,
-// over the keys that query i sees, and the head's sink in the sums; 0 for all others, and for a query that sees none (or only keys with s = −∞).
+// over the keys that query i sees, and the head's sink in the sums; 0 for all others, and for a query that sees none (or only
+// keys with s = −∞).
 // scores, weights: [batch, heads, query_len, key_len] float32; the mask is described in lib/attention_mask.glsl.
 // Vaswani et al. 2017, sections 3.2.1 and 3.2.3. Three passes over the row: maximum, sum, weights. Keys that are not
 // visible are not read; a NaN among the visible ones makes all visible ones NaN.

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: MIT
 // masked_softmax/row.comp for rows that are multiples of 4, four keys at a time:
 // weights[b, h, i, j] = exp(s[j] − m) / Σ_k exp(s[k] − m),  m = max_k s[k],  s[j] = scores[b, h, i, j] + additive mask,
-// over the keys that query i sees, and the head's sink in the sums; 0 for all others, and for a query that sees none (or only keys with s = −∞).
+// over the keys that query i sees, and the head's sink in the sums; 0 for all others, and for a query that sees none (or only
+// keys with s = −∞).
 // scores, weights: [batch, heads, query_len, key_len] float32; the mask is described in lib/attention_mask.glsl.
 // A quad may be read though only some of its keys are visible; what the others hold goes nowhere.
 // One workgroup per row (b, h, i); an invocation owns the quads ≡ its index modulo the workgroup's size and keeps KEPT of them: first

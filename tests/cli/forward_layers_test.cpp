@@ -116,7 +116,10 @@ TEST_CASE("forward: hidden states and attention weights of devices", "[cli][forw
         if (backend->name().starts_with("CPU")) continue;
         for (const std::string name : {"decoders/gpt_oss", "decoders/gemma2", "modern_encoders/modernbert_h24",
                                        "encoder_decoders/umt5_d20_own_biases", "vision/models/clip_old_end"})
-            check_layers(name, "--plain --device " + quoted(fs::path(backend->name())), 1e-5);
+            for (const auto& [dtype, bound] : {std::pair{"f32", 1e-5}, std::pair{"f16", 5e-3}})
+                check_layers(name,
+                             "--plain --dtype " + std::string(dtype) + " --device " + quoted(fs::path(backend->name())),
+                             bound);
     }
 }
 

@@ -104,6 +104,21 @@ TEST_CASE("forward: bad input is said", "[cli][forward][errors]") {
     refuses("forward --model " + (goldens_dir() / "seq2seq/lstm_dot_feeding").string() + " -i " + in + " -o " + out +
                 " --device cpu --hidden-states",
             "between the layers of a recurrent model");
+    refuses("forward --model " + (goldens_dir() / "seq2seq/lstm_4_layers_backward").string() + " -i " + in + " -o " +
+                out + " --device cpu --attentions",
+            "the model has no attention");
+    const TemporaryFolder folder_of_long;
+    fs::copy(goldens_dir() / "decoders/llama_gqa_odd", folder_of_long.path() / "long");
+    write_config_with(folder_of_long / "long", {{"max_position_embeddings", 1 << 20}});
+    const auto refuses_long = [&](std::uint64_t len, const std::string& option, const std::string& what) {
+        must(formats::write_safetensors(in, std::vector<formats::NamedTensor>{
+                                                {"input_ids", integers(std::vector<std::int64_t>(len, 7), {1, len})}}));
+        refuses(
+            "forward --model " + (folder_of_long / "long").string() + " -i " + in + " -o " + out + " -d cpu " + option,
+            what);
+    };
+    refuses_long(27000, "--attentions", "a layer has 3 weights for each of 1 x 27000 x 27000 tokens");
+    refuses_long(26000, "--attentions", "16 GiB");
     std::ofstream(in) << "not a safetensors file";
     refuses("forward --model " + marian_case("relu_d30_h5_h3") + " -i " + in + " -o " + out + " --device cpu",
             "in.safetensors");
@@ -348,8 +363,9 @@ TEST_CASE("forward: bad input of what hears and sees is said", "[cli][forward][s
 }
 
 TEST_CASE("forward: long texts go through language models in several runs", "[cli][forward]") {
-    // One with attention alone, from a GGUF file; hybrids of convolutions and of a scan; one with other positions for long texts.
-    const std::string name = GENERATE("", "lfm2", "nemotron_h", "phi3_longrope");
+    // One with attention alone, from a GGUF file; hybrids of convolutions and of scans, one of them with scaled layers; one with other
+    // positions for long texts; one with sinks.
+    const std::string name = GENERATE("", "lfm2", "nemotron_h", "granite_hybrid", "phi3_longrope", "gpt_oss");
     CAPTURE(name);
     const TemporaryFolder folder;
     fs::path path = fs::path(VKFORMER_SOURCE_DIR) / "samples/models/verse-writer/verse-writer-q8_0.gguf";
@@ -359,14 +375,14 @@ TEST_CASE("forward: long texts go through language models in several runs", "[cl
         write_config_with(path, {{"max_position_embeddings", 512}});
     }
     const models::Decoder model = must(models::load_decoder(path));
-    constexpr std::uint32_t kBatch = 2, kLen = 300;  // a run of 256, and what is left
+    const std::uint32_t kBatch = 2, kLen = GENERATE(257, 300);  // a run of 256, and what is left
     REQUIRE(model.config().most_positions() >= kLen);
     auto ids = std::make_shared<std::vector<std::int32_t>>(), mask = std::make_shared<std::vector<std::int32_t>>();
     for (std::uint32_t i = 0; i < kBatch * kLen; ++i) {
         ids->push_back(static_cast<std::int32_t>((i * 7919 + i * i) % model.config().vocab_size));
-        mask->push_back(i < kLen || i < kLen + 270 ? 1 : 0);  // the second text is shorter
+        mask->push_back(i < kLen || i < kLen + 250 ? 1 : 0);  // the second text is shorter
     }
-    const auto integers = [](const char* of, const std::shared_ptr<std::vector<std::int32_t>>& values) {
+    const auto integers = [&](const char* of, const std::shared_ptr<std::vector<std::int32_t>>& values) {
         return formats::NamedTensor{of,
                                     {.dtype = DType::i32,
                                      .shape = {kBatch, kLen},
@@ -410,6 +426,8 @@ TEST_CASE("forward: long texts go through language models in several runs", "[cl
         CAPTURE(output);
         const TensorData* tensor = file.find(output);
         REQUIRE(tensor);
+        const Shape shape = whole->plan().graph.shape(value);
+        CHECK(tensor->shape == (shape.rank() == 2 ? Shape{kBatch, kLen, shape[1]} : shape));
         std::vector<double> found(tensor->shape.element_count()), expected(found.size());
         must(convert(tensor->dtype, tensor->bytes, 0, std::span<double>(found)));
         must(whole->read(value, std::span(expected)));

@@ -3,11 +3,26 @@
 #include "vkformer/result.hpp"
 
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
 #include "core/try.hpp"
 #include "support/catch.h"
+
+namespace {
+thread_local bool has_no_memory = false;  // for what asks without an exception
+}
+
+// By which the library makes its errors.
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+    if (has_no_memory) return nullptr;
+    try {
+        return ::operator new(size);
+    } catch (const std::bad_alloc&) {
+        return nullptr;
+    }
+}
 
 namespace vkformer::tests {
 namespace {
@@ -98,6 +113,30 @@ TEST_CASE("a result whose error was handed on can be assigned to and destroyed",
     Result<void> nothing = long_error();
     const Result<int> last = std::move(nothing).failure();
     CHECK(last.error().message == kLong);
+}
+
+TEST_CASE("an error without memory for it says so, as often as it is asked", "[core][result]") {
+    const Error before = long_error();
+    has_no_memory = true;
+    Result<Number> failed = made(false);
+    Result<Number> second = made(false);
+    has_no_memory = false;
+    for (Result<Number>* const result : {&failed, &second}) {
+        REQUIRE_FALSE(*result);
+        CHECK(result->error().code == ErrorCode::OutOfHostMemory);
+        CHECK(result->error().message == "out of memory");
+        CHECK(std::move(*result).error().message == "out of memory");  // which takes it from nobody
+    }
+    const Result<void> handed_on = std::move(failed).failure();
+    CHECK(handed_on.error().message == "out of memory");
+    const Result<void> known = long_error();
+    has_no_memory = true;
+    const Result<void> copy = known;
+    has_no_memory = false;
+    CHECK(copy.error().code == ErrorCode::OutOfHostMemory);
+    CHECK(known.error().message == before.message);
+    second = made(true);
+    CHECK(second);
 }
 
 }  // namespace vkformer::tests

@@ -223,6 +223,9 @@ TEST_CASE("sinks refuse what does not fit", "[builders]") {
                   decode_attention(in.graph, query, key, key, {.additive = in(f32, {1, 1, 1, 5}), .sinks = sinks}, 1),
                   kInvalid, "decode_attention: expected an additive mask or sinks, not both");
     CHECK(masked_softmax(in.graph, in(f32, {2, 6, 1, 5}), {.sinks = sinks}));
+    CHECK_REFUSED(in,
+                  masked_softmax(in.graph, in(f32, {2, 6, 1, 5}), {.additive = in(f32, {1, 1, 1, 5}), .sinks = sinks}),
+                  kInvalid, "masked_softmax: expected an additive mask or sinks, not both");
     CHECK_REFUSED(in, masked_softmax(in.graph, in(f32, {2, 5, 1, 5}), {.sinks = sinks}), kShape,
                   "masked_softmax: sinks has shape [6], expected [5] (heads of query)");
 }

@@ -175,6 +175,8 @@ TEST_CASE("a decoder refuses tables that are not its pages'", "[models][decoder]
     refused({.pages = 4}, 0, "caches in pages need a table of them, and a table caches in pages");
     refused({.pages = 0}, 1, "caches in pages need a table of them, and a table caches in pages");
     refused({.cache_rows = 2, .pages = 4}, 1, "caches in pages have no rows of their own");
+    refused({.pages = 4, .layers = {.attention = true}}, 1,
+            "attention weights are kept with caches as they are computed, neither in pages nor in blocks");
 }
 
 }  // namespace

@@ -9,26 +9,32 @@ namespace {
 // maximum, subtraction, exp, sum, quotient
 constexpr double kFlopsPerElement = 5;
 
-enum class Mask : std::uint8_t { none, all };
+enum class Mask : std::uint8_t { none, all, sinks };  // sinks: all but the additive one
 
 template <Mask kMask>
 Result<Case> softmax_case(const Family::Dims& shape, const Types& types) {
     const std::uint64_t heads = shape[0], queries = shape[1], keys = shape[2];
     const double elements = static_cast<double>(heads * queries * keys);
-    return Case{.op = kMask == Mask::all ? "masked_softmax_masked" : "masked_softmax",
+    constexpr const char* kNames[] = {"masked_softmax", "masked_softmax_masked", "masked_softmax_sinks"};
+    return Case{.op = kNames[static_cast<std::size_t>(kMask)],
                 .shape = to_text(shape),
                 .dtype = types.name(),
                 .work = {.flops = kFlopsPerElement * elements, .read = 4 * elements, .written = 4 * elements},
                 .build = [=](CaseBuilder& b) -> Result<void> {
                     VKFORMER_TRY(const auto scores, b.input("scores", DType::f32, {1, heads, queries, keys}, 4));
                     graph::AttentionMask mask;
-                    if (kMask == Mask::all) {
+                    if (kMask != Mask::none) {
                         mask = {.causal = true, .window = static_cast<std::uint32_t>(keys / 2 + 1)};
                         const auto third = static_cast<std::int32_t>(keys / 3);
                         VKFORMER_TRY(mask.starts, b.ints("starts", {1}, {third}));
                         VKFORMER_TRY(mask.key_lengths,
                                      b.ints("key_lengths", {1}, {static_cast<std::int32_t>(keys) - third / 2}));
+                    }
+                    if (kMask == Mask::all) {
                         VKFORMER_TRY(mask.additive, b.input("additive", DType::f32, {1, heads, queries, keys}));
+                    }
+                    if (kMask == Mask::sinks) {
+                        VKFORMER_TRY(mask.sinks, b.input("sinks", DType::f32, {heads}));
                     }
                     VKFORMER_TRY(const auto weights, graph::masked_softmax(b.graph, scores, mask));
                     b.result(weights);
@@ -69,6 +75,12 @@ void add_softmax_cases(std::vector<Family>& families) {
                         .types = {DType::f32},
                         .compiled = {{{32, 512, 512}, {DType::f32}}},
                         .make = softmax_case<Mask::all>});
+    families.push_back({.name = "masked_softmax_sinks",
+                        .op = "masked_softmax",
+                        .dims = "heads x queries x keys",
+                        .types = {DType::f32},
+                        .compiled = {{{32, 512, 512}, {DType::f32}}},
+                        .make = softmax_case<Mask::sinks>});
     families.push_back({.name = "log_softmax",
                         .op = "log_softmax",
                         .dims = "rows x vocab",

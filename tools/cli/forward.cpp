@@ -4,13 +4,15 @@
 #include <array>
 #include <bit>
 #include <functional>
-#include <initializer_list>
 #include <iterator>
 #include <limits>
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <span>
+#include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "api/default_workloads.hpp"
@@ -61,6 +63,23 @@ void add_numbered(NamedValues& values, const std::string& name, std::span<const 
 void add_layers(NamedValues& values, const std::string& owner, const models::LayerValues& layers) {
     add_numbered(values, owner + "hidden_states", layers.hidden);
     add_numbered(values, owner + "attentions", layers.attention);
+}
+
+std::uint64_t numbers_of(const graph::Graph& graph, const NamedValues& values) {
+    std::uint64_t numbers = 0;
+    for (const auto& [name, value] : values) numbers += graph.shape(value).element_count();
+    return numbers;
+}
+
+/// That a pass can give so many numbers: they are held all at once, in a file too.
+Result<void> check_outputs(std::uint64_t numbers) {
+    constexpr std::uint64_t kMostNumbers = std::uint64_t{1} << 32;
+    if (numbers <= kMostNumbers) return {};
+    return Error{ErrorCode::InvalidArgument,
+                 "what is asked for has " + std::to_string(numbers >> 20) + " Mi numbers, and up to " +
+                     std::to_string(kMostNumbers >> 20) +
+                     " Mi (16 GiB) are given at a time: take fewer or shorter sequences, or leave out --attentions or "
+                     "--hidden-states"};
 }
 
 Result<std::vector<formats::NamedTensor>> read_outputs(graph::Program& program, const NamedValues& values) {
@@ -133,7 +152,12 @@ Result<Outputs> pass_from(const models::EncoderDecoder& model, const Request& re
                                         .layers = request.layers}));
     if (request.layers.attention && f.attention.empty())
         return Error{ErrorCode::UnsupportedConfig, "--attentions: the model has no attention"};
-    for (const auto& map : f.attention) f.graph.mark_output(map.weights);
+    NamedValues read = {
+        {"logits", f.logits}, {"encoder_last_hidden_state", f.encoder_hidden}, {"last_hidden_state", f.decoder_hidden}};
+    add_numbered(read, "encoder_hidden_states", f.encoder_states);
+    add_numbered(read, "decoder_hidden_states", f.decoder_states);
+    for (const auto& map : f.attention) read.emplace_back(attention_name(map), map.weights);
+    VKFORMER_CHECK(check_outputs(numbers_of(f.graph, read)));
     VKFORMER_TRY(const auto program, backend->compile(graph::make_plan_for(*backend, std::move(f.graph)),
                                                       backend->make_store(), backend->make_store()));
     VKFORMER_CHECK(source.write(*program, f));
@@ -142,11 +166,6 @@ Result<Outputs> pass_from(const models::EncoderDecoder& model, const Request& re
     VKFORMER_CHECK(program->submit());
     VKFORMER_CHECK(program->wait());
 
-    NamedValues read = {
-        {"logits", f.logits}, {"encoder_last_hidden_state", f.encoder_hidden}, {"last_hidden_state", f.decoder_hidden}};
-    add_numbered(read, "encoder_hidden_states", f.encoder_states);
-    add_numbered(read, "decoder_hidden_states", f.decoder_states);
-    for (const auto& map : f.attention) read.emplace_back(attention_name(map), map.weights);
     VKFORMER_TRY(auto outputs, read_outputs(*program, read));
     return Outputs{backend->name(), std::move(outputs)};
 }
@@ -241,14 +260,15 @@ Result<Outputs> pass_of(const models::VisionEncoder& given, const Request& reque
     };
     VKFORMER_TRY(const auto backend, open_for(request, pixels.batch, run_of));
     VKFORMER_TRY(Run run, run_of(pixels.batch));
+    NamedValues read = {{"last_hidden_state", run.pass.hidden}};
+    if (run.logits) read.emplace_back("logits", run.logits);
+    add_layers(read, "", run.pass.layers);
+    VKFORMER_CHECK(check_outputs(numbers_of(run.graph, read)));
     VKFORMER_TRY(const auto program, backend->compile(graph::make_plan_for(*backend, std::move(run.graph)),
                                                       backend->make_store(), backend->make_store()));
     VKFORMER_CHECK(program->write(run.pass.pixels, std::span<const float>(pixels.values)));
     VKFORMER_CHECK(program->submit());
     VKFORMER_CHECK(program->wait());
-    NamedValues read = {{"last_hidden_state", run.pass.hidden}};
-    if (run.logits) read.emplace_back("logits", run.logits);
-    add_layers(read, "", run.pass.layers);
     VKFORMER_TRY(auto outputs, read_outputs(*program, read));
     return Outputs{backend->name(), std::move(outputs)};
 }
@@ -350,6 +370,16 @@ Result<Outputs> pass_of(const models::Clip& clip, const Request& request) {
     const std::uint32_t most = std::max(pixels.batch, ids.batch);
     VKFORMER_TRY(const auto backend, open_for(request, most, run_of));
     VKFORMER_TRY(Run run, run_of(most));
+    NamedValues read;
+    if (has_images)
+        read = {{"image_embeds", run.image_embeds}, {"vision_model_output.last_hidden_state", run.images.hidden}};
+    add_layers(read, "vision_model_output.", run.images.layers);
+    if (has_texts) {
+        read.emplace_back("text_embeds", run.text_embeds);
+        read.emplace_back("text_model_output.last_hidden_state", run.texts.hidden);
+        add_layers(read, "text_model_output.", run.texts.layers);
+    }
+    VKFORMER_CHECK(check_outputs(numbers_of(run.graph, read)));
     VKFORMER_TRY(const auto program, backend->compile(graph::make_plan_for(*backend, std::move(run.graph)),
                                                       backend->make_store(), backend->make_store()));
     if (has_images) VKFORMER_CHECK(program->write(run.images.pixels, std::span<const float>(pixels.values)));
@@ -360,15 +390,6 @@ Result<Outputs> pass_of(const models::Clip& clip, const Request& request) {
     VKFORMER_CHECK(program->submit());
     VKFORMER_CHECK(program->wait());
     Outputs outputs{backend->name()};
-    NamedValues read;
-    if (has_images)
-        read = {{"image_embeds", run.image_embeds}, {"vision_model_output.last_hidden_state", run.images.hidden}};
-    add_layers(read, "vision_model_output.", run.images.layers);
-    if (has_texts) {
-        read.emplace_back("text_embeds", run.text_embeds);
-        read.emplace_back("text_model_output.last_hidden_state", run.texts.hidden);
-        add_layers(read, "text_model_output.", run.texts.layers);
-    }
     std::optional<FloatTensor> image_embeds, text_embeds;
     for (const auto& [name, tensor] : read) {
         FloatTensor output(name, program->plan().graph.shape(tensor));
@@ -420,7 +441,7 @@ private:
     }
 };
 
-/// In runs of so many tokens that their logits stay small beside a device's memory; what lies behind a sequence's end is not seen by it.
+/// In runs of so many tokens that what they give stays small beside a device's memory; what lies behind a sequence's end is not seen by it.
 Result<Outputs> pass_of(const models::Decoder& model, const Request& request) {
     const TensorInputs& file = request.inputs;
     const DType dtype = request.dtype;
@@ -472,13 +493,14 @@ Result<Outputs> pass_of(const models::Decoder& model, const Request& request) {
         run.graph.mark_output(run.pass.hidden);
         return run;
     };
-    // Of a run, all sequences together: 128 MiB, of logits or of attention weights.
+    // Of a run, all sequences together: 128 MiB of what is given.
     constexpr std::uint64_t kMostNumbers = 1 << 25, kMostTokens = 512;
-    const std::uint64_t weights_of_token = std::uint64_t{config.heads} * ids.len;  // in a layer
-    const std::uint64_t numbers = std::max<std::uint64_t>(
-        config.vocab_size, request.layers.attention ? weights_of_token * config.attention_layers() : 0);
+    std::uint64_t numbers = config.vocab_size;  // of a token
+    if (request.layers.hidden) numbers += (config.layers.size() + 1) * config.hidden_size;
+    if (request.layers.attention) numbers += config.attention_layers() * config.heads * ids.len;
     const auto at_a_time = static_cast<std::uint32_t>(
         std::clamp<std::uint64_t>(std::min(kMostNumbers / numbers, kMostTokens) / ids.batch, 1, ids.len));
+    VKFORMER_CHECK(check_outputs((numbers + config.hidden_size) * ids.batch * ids.len));
     VKFORMER_TRY(const auto backend, open_for(request, at_a_time, run_of));
 
     std::vector<WholeOutput> outputs;  // made once it is known that the model takes the tokens
@@ -552,6 +574,11 @@ Result<Outputs> pass_of(const models::Encoder& model, const Request& request) {
     VKFORMER_TRY(const auto backend, open_for(request, ids.len, run_of));
     VKFORMER_TRY(Run run, run_of(ids.len));
     const auto& pass = run.pass;
+    NamedValues read;
+    if (run.logits) read.emplace_back("logits", run.logits);
+    read.emplace_back("last_hidden_state", pass.hidden);
+    add_layers(read, "", pass.layers);
+    VKFORMER_CHECK(check_outputs(numbers_of(run.graph, read)));
     VKFORMER_TRY(const auto program, backend->compile(graph::make_plan_for(*backend, std::move(run.graph)),
                                                       backend->make_store(), backend->make_store()));
     VKFORMER_CHECK(program->write(pass.tokens, std::span<const std::int32_t>(ids.values)));
@@ -559,10 +586,6 @@ Result<Outputs> pass_of(const models::Encoder& model, const Request& request) {
     if (has_types) VKFORMER_CHECK(program->write(pass.types, std::span<const std::int32_t>(types.values)));
     VKFORMER_CHECK(program->submit());
     VKFORMER_CHECK(program->wait());
-    NamedValues read;
-    if (run.logits) read.emplace_back("logits", run.logits);
-    read.emplace_back("last_hidden_state", pass.hidden);
-    add_layers(read, "", pass.layers);
     VKFORMER_TRY(auto outputs, read_outputs(*program, read));
     return Outputs{backend->name(), std::move(outputs)};
 }
@@ -611,8 +634,7 @@ void add_forward(CLI::App& app, Action& action) {
             "-i,--input", options->input,
             "Tensors by Hugging Face's names: input_ids [batch, length], of an encoder-decoder decoder_input_ids too, "
             "int64 or int32; if wanted attention_mask, decoder_attention_mask, and of a text encoder token_type_ids. "
-            "Of "
-            "a speech model input_features [batch, mel bins, frames] and decoder_input_ids; of a vision model "
+            "Of a speech model input_features [batch, mel bins, frames] and decoder_input_ids; of a vision model "
             "pixel_values [batch, channels, height, width]; of CLIP and SigLIP pixel_values, input_ids or both")
         ->required();
     command
@@ -638,8 +660,7 @@ void add_forward(CLI::App& app, Action& action) {
     command.footer(
         "Takes models of every family that the other commands take: folders, and GGUF files of language models and "
         "text encoders. Where a mask has zeros, all but encoder-decoders take them behind the ones, and what is "
-        "written "
-        "for them means nothing. SigLIP reads texts with their padding, and takes no mask with zeros.\n"
+        "written for them means nothing. SigLIP reads texts with their padding, and takes no mask with zeros.\n"
         "Examples:\n"
         "  vkformer forward --model opus-mt-en-de --input in.safetensors --output out.safetensors --dtype f16\n"
         "  vkformer forward --model smollm-135m.gguf --input ids.safetensors --output logits.safetensors\n"

@@ -2,6 +2,7 @@
 #include "passes.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <random>
 
@@ -27,22 +28,38 @@ std::vector<std::int32_t> random_ints(std::size_t count, std::uint32_t below, st
     return random_values<std::int32_t>(count, std::uniform_int_distribution<std::int32_t>(0, last), seed);
 }
 
-Result<Pass> text_pass(const models::Encoder& encoder, const decoding::EncoderHead& head, const PassOptions& options) {
+Result<Pass> text_pass(const models::Encoder& encoder, const decoding::EncoderHead& head, const PassOptions& options,
+                       bool keeps_weights) {
     const models::EncoderConfig& config = encoder.config();
     const models::EncoderLayout layout = {.batch = options.batch,
                                           .len = std::min(options.length, config.max_positions),
                                           .dtype = options.dtype,
-                                          .token_types = config.types > 1};
+                                          .token_types = config.types > 1,
+                                          .layers = {.attention = keeps_weights}};
     VKFORMER_TRY(auto made, decoding::embedding_graph(encoder, head, layout));
     const std::size_t tokens = std::size_t{layout.batch} * layout.len;
     std::vector<std::int32_t> lengths(layout.batch, static_cast<std::int32_t>(layout.len));
     for (std::uint32_t b = 1; b < layout.batch && !options.full_texts; b += 2)
         lengths[b] = static_cast<std::int32_t>(std::max(1u, layout.len - layout.len / 3));
-    Pass pass = {.name = "texts", .items = "texts", .graph = std::move(made.graph), .feeds = {}};
+    Pass pass = {.name = keeps_weights ? "texts, attention weights kept" : "texts",
+                 .items = "texts",
+                 .graph = std::move(made.graph),
+                 .feeds = {}};
     pass.feeds["input_ids"] = random_ints(tokens, config.vocab_size, options.seed);
     if (layout.token_types) pass.feeds["token_type_ids"] = random_ints(tokens, config.types, options.seed + 1);
     pass.feeds["lengths"] = std::move(lengths);
     return pass;
+}
+
+Result<std::vector<Pass>> text_passes(const models::Encoder& encoder, const decoding::EncoderHead& head,
+                                      const PassOptions& options) {
+    std::vector<Pass> passes;
+    for (const bool keeps_weights : {false, true}) {
+        if (keeps_weights && !options.with_attention_weights) continue;
+        VKFORMER_TRY(Pass pass, text_pass(encoder, head, options, keeps_weights));
+        passes.push_back(std::move(pass));
+    }
+    return passes;
 }
 
 Result<Pass> image_pass(const models::VisionEncoder& encoder, const PassOptions& options, bool keeps_weights) {
@@ -50,9 +67,10 @@ Result<Pass> image_pass(const models::VisionEncoder& encoder, const PassOptions&
     const decoding::ImageHead head = [&](graph::Graph& graph, graph::Value hidden) {
         return config.labels > 0 ? encoder.add_classifier(graph, hidden) : encoder.add_embedding(graph, hidden);
     };
-    VKFORMER_TRY(auto made, decoding::image_graph(
-                                encoder, head,
-                                {.batch = options.batch, .dtype = options.dtype, .layers = {.attention = keeps_weights}}));
+    VKFORMER_TRY(
+        auto made,
+        decoding::image_graph(
+            encoder, head, {.batch = options.batch, .dtype = options.dtype, .layers = {.attention = keeps_weights}}));
     Pass pass = {.name = keeps_weights ? "images, attention weights kept" : "images",
                  .items = "images",
                  .graph = std::move(made.graph),
@@ -82,8 +100,8 @@ Result<std::vector<Pass>> passes_of(const models::Opened<models::Clip>& model, c
     };
     PassOptions whole = options;
     if (clip.pads_texts) whole.length = clip.text.config().max_positions;  // as they always are
-    VKFORMER_TRY(Pass texts, text_pass(clip.text, head, whole));
-    passes.push_back(std::move(texts));
+    VKFORMER_TRY(auto texts, text_passes(clip.text, head, whole));
+    std::ranges::move(texts, std::back_inserter(passes));
     return passes;
 }
 
@@ -98,10 +116,7 @@ Result<std::vector<Pass>> passes_of(const models::Opened<models::Encoder>& model
         if (!sentence) return encoder.add_classifier(graph, tensors);
         return models::add_sentence(graph, *sentence, tensors);
     };
-    VKFORMER_TRY(Pass pass, text_pass(encoder, head, options));
-    std::vector<Pass> passes;
-    passes.push_back(std::move(pass));
-    return passes;
+    return text_passes(encoder, head, options);
 }
 
 Result<std::vector<Pass>> passes_of(const models::Opened<models::VisionEncoder>& model, const PassOptions& options) {

@@ -255,19 +255,11 @@ Result<Case> beam_case(const models::Decoder& model, decoding::DecoderSessionOpt
     return c;
 }
 
-/// A language model has tokens in the middle of a context and at its beginning, and steps.
-Result<std::vector<Case>> cases_of(const models::Decoder& model, std::uint32_t length, DType dtype,
-                                   models::CacheFormat cache, std::uint32_t seed) {
-    Random random(seed);
-    const std::uint32_t context = std::min(2 * length, model.config().max_positions), len = (context + 1) / 2;
-    const decoding::DecoderSessionOptions options = {.rows = kCheckedBatch,
-                                                     .context = context,
-                                                     .dtype = dtype,
-                                                     .weights = models::WeightFormat::as_filed,
-                                                     .cache = cache};
-    std::vector<Case> cases(2);
-    Case& forward = cases[0];
-    forward.name = "forward";
+/// Tokens in the middle of a context and at its beginning.
+Result<Case> forward_case(const models::Decoder& model, const decoding::DecoderSessionOptions& options,
+                          bool keeps_weights, Random& random) {
+    const std::uint32_t context = options.context, len = (context + 1) / 2;
+    Case forward = {.name = keeps_weights ? "forward, attention weights kept" : "forward"};
     graph::Graph& g = forward.graph;
     VKFORMER_TRY(const auto tokens, g.input("tokens", DType::i32, {kCheckedBatch, len}));
     VKFORMER_TRY(const auto starts, g.input("starts", DType::i32, {kCheckedBatch}));
@@ -275,22 +267,42 @@ Result<std::vector<Case>> cases_of(const models::Decoder& model, std::uint32_t l
                                                  {.rows = kCheckedBatch,
                                                   .len = len,
                                                   .capacity = context,
-                                                  .dtype = dtype,
+                                                  .dtype = options.dtype,
                                                   .weights = options.weights,
-                                                  .cache = cache},
+                                                  .cache = options.cache,
+                                                  .layers = {.attention = keeps_weights}},
                                                  tokens, starts, models::Logits::all));
     g.mark_output(pass.logits);
     forward.feeds["tokens"] = random.integers(std::size_t{kCheckedBatch} * len, model.config().vocab_size);
     forward.feeds["starts"] = std::vector<std::int32_t>{static_cast<std::int32_t>(context - len), 0};
     feed_caches(forward, random);
+    return forward;
+}
 
-    Case& step = cases[1];
+/// A language model has forward passes and steps.
+Result<std::vector<Case>> cases_of(const models::Decoder& model, std::uint32_t length, DType dtype,
+                                   models::CacheFormat cache, std::uint32_t seed) {
+    Random random(seed);
+    const std::uint32_t context = std::min(2 * length, model.config().max_positions);
+    const decoding::DecoderSessionOptions options = {.rows = kCheckedBatch,
+                                                     .context = context,
+                                                     .dtype = dtype,
+                                                     .weights = models::WeightFormat::as_filed,
+                                                     .cache = cache};
+    std::vector<Case> cases;
+    for (const bool keeps_weights : {false, true}) {
+        if (keeps_weights && cache != models::CacheFormat::as_computed) continue;  // which keeps none
+        VKFORMER_TRY(Case forward, forward_case(model, options, keeps_weights, random));
+        cases.push_back(std::move(forward));
+    }
+    Case step;
     step.name = "greedy step";
     VKFORMER_TRY(auto step_graph, decoding::step_graph(model, options));
     step.graph = std::move(step_graph.graph);
     step.feeds["step_tokens"] = random.integers(kCheckedBatch, model.config().vocab_size);
     step.feeds["starts"] = std::vector<std::int32_t>{static_cast<std::int32_t>(context - 1), 1};
     feed_caches(step, random);
+    cases.push_back(std::move(step));
     if (model.config().keeps_states()) return cases;  // which no beam search reorders
     VKFORMER_TRY(Case beams, beam_case(model, options, random));
     cases.push_back(std::move(beams));

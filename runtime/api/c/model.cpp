@@ -166,6 +166,8 @@ Result<graph::Graph> pass_of(const std::unique_ptr<models::EncoderDecoder>& mode
                                                .dtype = dtype,
                                                .source_mask = models::SourceMask::lengths,
                                                .layers = {.attention = info.attention_weights != VK_FALSE}}));
+    if (info.attention_weights != VK_FALSE && forward.attention.empty())
+        return Error{ErrorCode::UnsupportedConfig, "the model has no attention, so no weights of it"};
     tensors.add("source", forward.source_tokens);
     tensors.add("source_lengths", forward.source_lengths);
     tensors.add("target", forward.target_tokens);
