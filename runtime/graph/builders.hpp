@@ -129,6 +129,13 @@ Result<Value> rms_norm(Graph& graph, Value x, Value gain, float eps, float gain_
 /// logarithmic buckets are spelled out in the table.
 Result<Value> relative_bias(Graph& graph, Value table, Value starts, std::uint64_t query_len, std::uint64_t key_len);
 
+/// What distances add to the scores of queries and keys of the same texts, for AttentionMask::additive: y[b, h, i, j] =
+/// c2p[h, b · len + i, r] + p2c[h, b · len + j, r], r = index[clamp(i − j, −reach, reach) + reach]. c2p and p2c, either of which may be
+/// absent, f32 [1, heads, batch · len, rows]: what attention_scores makes of all queries (content to position) and of all keys
+/// (position to content), as if they were one text, and of the projected rows of a table of distances; index i32 [2 · reach + 1] → f32
+/// [batch, heads, len, len]. A number of the index that is no row is taken as the nearest one. He et al. 2021 (DeBERTa), section 3.1.
+Result<Value> relative_scores(Graph& graph, Value c2p, Value p2c, Value index, std::uint64_t batch);
+
 /// scores = scale · query · keyᵀ, capped: f32 [batch, heads, query_len, key_len].
 Result<Value> attention_scores(Graph& graph, Value query, Value key, float scale, float soft_cap = 0);
 /// scores[b, h, i, j] = Σ_d weight[h, d] · tanh(query[b, i, h, d] + key[b, j, h, d]): f32 [batch, heads, query_len, key_len].

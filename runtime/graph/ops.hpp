@@ -289,6 +289,18 @@ struct RelativeBias {
     }
 };
 
+/// y[b, h, i, j] = c2p[h, b · len + i, r] + p2c[h, b · len + j, r], with the row r that the index has for the distance i − j.
+struct RelativeScores {
+    static constexpr std::string_view kName = "relative_scores";
+    Value c2p, p2c, index, y;
+    static void operands(auto& self, auto&& visit) {
+        visit("c2p", self.c2p, Access::read);
+        visit("p2c", self.p2c, Access::read);
+        visit("index", self.index, Access::read);
+        visit("y", self.y, Access::write);
+    }
+};
+
 struct MaskedSoftmax {
     static constexpr std::string_view kName = "masked_softmax";
     Value scores, weights;
@@ -773,11 +785,11 @@ struct BeamStep {
 // clang-format off
 #define VKFORMER_OPS(X)                                                                                                \
     X(Embedding) X(PositionalEmbedding) X(Patchify) X(Linear) X(ExpertLinear) X(Activate) X(SoftCap) X(Add) X(Concat)  \
-    X(LayerNorm) X(RmsNorm) X(Rope) X(GatedActivation) X(RelativeBias) X(AttentionScores) X(AdditiveScores)            \
-    X(MaskedSoftmax) X(LocalSoftmax) X(WeightedSum) X(Attention) X(DecodeAttention) X(RecurrentLayer)                  \
-    X(RecurrentCell) X(ShortConvolution) X(GatedDeltaRule) X(SelectiveScan) X(CacheAppend) X(SplitQkv) X(CacheReorder) \
-    X(Pool) X(LogSoftmax) X(ArgMax) X(TopK) X(RouteTopK) X(Sample) X(MaskLogits) X(MaskTimestamps) X(CountTokens)      \
-    X(Penalize) X(BiasSequences) X(GreedyStep) X(BeamStep)
+    X(LayerNorm) X(RmsNorm) X(Rope) X(GatedActivation) X(RelativeBias) X(RelativeScores) X(AttentionScores)            \
+    X(AdditiveScores) X(MaskedSoftmax) X(LocalSoftmax) X(WeightedSum) X(Attention) X(DecodeAttention)                  \
+    X(RecurrentLayer) X(RecurrentCell) X(ShortConvolution) X(GatedDeltaRule) X(SelectiveScan) X(CacheAppend)           \
+    X(SplitQkv) X(CacheReorder) X(Pool) X(LogSoftmax) X(ArgMax) X(TopK) X(RouteTopK) X(Sample) X(MaskLogits)           \
+    X(MaskTimestamps) X(CountTokens) X(Penalize) X(BiasSequences) X(GreedyStep) X(BeamStep)
 // clang-format on
 
 namespace detail {

@@ -21,6 +21,7 @@ TEST_CASE("builders of the attention family infer shapes and dtypes", "[builders
     check(additive_scores(g, in(f16, {2, 4, 3, 8}), in(f16, {2, 9, 3, 8}), in(f16, {3, 8})), f32, {2, 3, 4, 9});
     check(additive_scores(g, in(f32, {1, 1, 1, 4096}), in(f32, {1, 2, 1, 4096}), in(f32, {1, 4096})), f32,
           {1, 1, 1, 2});
+    check(relative_scores(g, in(f32, {1, 3, 8, 6}), {}, in(i32, {7}), 2), f32, {2, 3, 4, 4});
     const Value scores = in(f32, {2, 3, 4, 9}), lengths = in(i32, {2});
     check(local_softmax(g, scores, {.half_width = 1, .positions = in(i32, {2, 4})}), f32, {2, 3, 4, 9});
     check(local_softmax(g, scores, {.half_width = 1u << 20, .relative = in(f32, {2, 4}), .key_lengths = lengths}), f32,
@@ -79,6 +80,36 @@ TEST_CASE("additive_scores refuses what does not fit", "[builders]") {
                   kInvalid, "additive_scores: dim is 4097, expected 1 to 4096");
     CHECK_REFUSED(in, additive_scores(g, in(f32, {1, 65536, 1, 8}), in(f32, {1, 32768, 1, 8}), in(f32, {1, 8})),
                   kInvalid, "additive_scores: shape [1, 1, 65536, 32768] must have 1 to 2147483647 elements");
+}
+
+TEST_CASE("relative_scores refuses what does not fit", "[builders]") {
+    Inputs in;
+    Graph& g = in.graph;
+    const Value c2p = in(f32, {1, 3, 8, 6}), index = in(i32, {7});
+    CHECK_REFUSED(in, relative_scores(g, {}, {}, index, 2), kInvalid, "relative_scores: c2p is absent");
+    CHECK_REFUSED(in, relative_scores(g, c2p, {}, {}, 2), kInvalid, "relative_scores: index is absent");
+    CHECK_REFUSED(in, relative_scores(g, in(f16, {1, 3, 8, 6}), {}, index, 2), kDtype,
+                  "relative_scores: c2p has dtype f16, expected f32");
+    CHECK_REFUSED(in, relative_scores(g, in(f32, {3, 8, 6}), {}, index, 2), kShape,
+                  "relative_scores: c2p has shape [3, 8, 6], expected 4 dimensions [1, heads, batch · len, rows]");
+    for (const Shape& other : {Shape{2, 3, 8, 6}, Shape{1, 2, 8, 6}, Shape{1, 3, 9, 6}, Shape{1, 3, 8, 5}})
+        CHECK_REFUSED(in, relative_scores(g, c2p, in(f32, other), index, 2), kShape,
+                      "relative_scores: p2c has shape " + to_string(other) + ", expected [1, 3, 8, 6] (as c2p)");
+    CHECK_REFUSED(
+        in, relative_scores(g, {}, in(f32, {2, 3, 8, 6}), index, 2), kShape,
+        "relative_scores: p2c has shape [2, 3, 8, 6], expected [1, 3, 8, 6] (one text, whole texts of the batch)");
+    for (const auto& [batch, rows] : {std::pair{0, 0}, {3, 6}, {9, 0}})
+        CHECK_REFUSED(in, relative_scores(g, c2p, c2p, index, batch), kShape,
+                      "relative_scores: c2p has shape [1, 3, 8, 6], expected [1, 3, " + std::to_string(rows) +
+                          ", 6] (one text, whole texts of the batch)");
+    CHECK_REFUSED(in, relative_scores(g, c2p, {}, in(f32, {7}), 2), kDtype,
+                  "relative_scores: index has dtype f32, expected i32");
+    CHECK_REFUSED(in, relative_scores(g, c2p, {}, in(i32, {7, 1}), 2), kShape,
+                  "relative_scores: index has shape [7, 1], expected 1 dimension [distances]");
+    CHECK_REFUSED(in, relative_scores(g, c2p, {}, in(i32, {6}), 2), kShape,
+                  "relative_scores: index has shape [6], expected [7] (an odd number, distance 0 in the middle)");
+    CHECK_REFUSED(in, relative_scores(g, in(f32, {1, 1, 65536, 1}), {}, index, 1), kInvalid,
+                  "relative_scores: shape [1, 1, 65536, 65536] must have 1 to 2147483647 elements");
 }
 
 TEST_CASE("local_softmax refuses what does not fit", "[builders]") {

@@ -100,6 +100,30 @@ Result<Case> relative_bias_case(const Family::Dims& shape, const Types& types) {
                 }};
 }
 
+Result<Case> relative_scores_case(const Family::Dims& shape, const Types& types) {
+    const std::uint64_t batch = shape[0], len = shape[1], heads = shape[2], rows = shape[3];
+    const double scores = static_cast<double>(batch * heads * len * len);
+    return Case{.op = "relative_scores",
+                .shape = to_text(shape),
+                .dtype = types.name(),
+                .work = {.flops = scores,
+                         .read = 8 * static_cast<double>(batch * heads * len * std::min(rows, 2 * len)),
+                         .written = 4 * scores},
+                .build = [=](CaseBuilder& b) -> Result<void> {
+                    // distances that are further apart than the table reaches have its first or last row
+                    const auto last = static_cast<std::int32_t>(rows) - 1, reach = static_cast<std::int32_t>(len) - 1;
+                    std::vector<std::int32_t> index;
+                    for (std::int32_t distance = -reach; distance <= reach; ++distance)
+                        index.push_back(std::clamp(distance + last / 2, 0, last));
+                    VKFORMER_TRY(const auto c2p, b.input("c2p", DType::f32, {1, heads, batch * len, rows}));
+                    VKFORMER_TRY(const auto p2c, b.input("p2c", DType::f32, {1, heads, batch * len, rows}));
+                    VKFORMER_TRY(const auto distances, b.ints("index", {2 * len - 1}, index));
+                    VKFORMER_TRY(const auto y, graph::relative_scores(b.graph, c2p, p2c, distances, batch));
+                    b.result(y);
+                    return {};
+                }};
+}
+
 Result<Case> local_softmax_case(const Family::Dims& shape, const Types& types) {
     const std::uint64_t batch = shape[0], keys = shape[1], half_width = shape[2];
     const double window = static_cast<double>(batch * std::min(2 * half_width + 1, keys));
@@ -152,6 +176,12 @@ void add_scores_cases(std::vector<Family>& families) {
                         .types = {DType::f32},
                         .shapes = {{512, 512, 8}, {1, 512, 8}},
                         .make = relative_bias_case});
+    families.push_back({.name = "relative_scores",
+                        .op = "relative_scores",
+                        .dims = "sequences x len x heads x rows",
+                        .types = {DType::f32},
+                        .shapes = {{8, 64, 12, 128}, {4, 384, 12, 512}},
+                        .make = relative_scores_case});
     families.push_back({.name = "local_softmax",
                         .op = "local_softmax",
                         .dims = "sequences x keys x half_width",
