@@ -103,7 +103,8 @@ Result<std::vector<std::vector<float>>> EncoderSession::run(std::span<const Enco
     for (std::size_t first = 0; first < order.size();) {
         VKFORMER_CHECK(backend_->check_wanted());
         const std::uint32_t len = rounded_len(texts[order[first]].tokens.size(), encoder_->config().max_positions);
-        const std::uint32_t most = std::clamp(kTokensPerRun / len, 1u, options_.batch);
+        const std::uint32_t most =
+            std::clamp(std::min(kTokensPerRun, encoder_->most_tokens(len)) / len, 1u, options_.batch);
         const auto chosen = std::span(order).subspan(first, std::min<std::size_t>(most, order.size() - first));
         const bool typed = std::ranges::any_of(chosen, [&](std::size_t i) { return has_types(texts[i]); });
         const auto rows = static_cast<std::uint32_t>(chosen.size());

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "models/encoder.hpp"
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
 #include <string>
 
 #include "core/try.hpp"
@@ -13,33 +18,99 @@ namespace {
 using graph::Graph;
 using graph::Value;
 
-/// positions[p, :] + types[0, :] in float32, for texts of one type.
-Result<TensorData> positions_of_type_0(const EncoderWeights& weights) {
-    VKFORMER_TRY(std::vector<float> sum, floats_of(weights.positions));
+/// positions[p, :] + types[0, :] in float32, for texts of one type; without positions types[0, :] for each of `len` tokens.
+Result<TensorData> positions_of_type_0(const EncoderWeights& weights, std::uint64_t len) {
     VKFORMER_TRY(const std::vector<float> type, floats_of(rows_of(weights.types, 0, 1)));
+    std::vector<float> sum(len * type.size());
+    if (!weights.positions.bytes.empty()) {
+        VKFORMER_TRY(sum, floats_of(weights.positions));
+    }
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += type[i % type.size()];
-    return float_tensor(weights.positions.shape, std::move(sum));
+    const Shape shape{sum.size() / type.size(), type.size()};
+    return float_tensor(shape, std::move(sum));
 }
 
 }  // namespace
+
+// In float32, as PyTorch computes them: a bucket more or less would be another row.
+std::uint32_t RelativeTable::bucket(std::uint32_t distance) const {
+    const std::uint32_t middle = buckets / 2;
+    if (buckets == 0 || distance <= middle) return distance;
+    constexpr float kMost = 1u << 24;
+    const float part = std::log(static_cast<float>(distance) / static_cast<float>(middle)) /
+                       std::log(static_cast<float>(static_cast<double>(max_distance - 1) / middle));
+    return static_cast<std::uint32_t>(std::min(std::ceil(part * static_cast<float>(middle - 1)), kMost)) + middle;
+}
+
+namespace {
+
+/// Rows on either side of distance 0 that texts of `len` tokens need, rounded up: few slices of the table serve all lengths.
+std::uint32_t relative_reach(const RelativeTable& table, std::uint32_t len) {
+    return std::min(table.span, std::bit_ceil(table.bucket(len - 1) + 1));
+}
+
+}  // namespace
+
+std::uint32_t Encoder::most_tokens(std::uint32_t len) const {
+    constexpr std::uint32_t kMostScores = 1u << 25;
+    if (config_.relative.span == 0) return std::numeric_limits<std::uint32_t>::max();
+    return kMostScores / config_.heads / std::max(len, 2 * relative_reach(config_.relative, len));
+}
+
+Result<void> Encoder::add_relative(const EncoderLayers& build, Graph& graph, std::uint32_t len, DType dtype,
+                                   EncoderPass& pass) const {
+    const RelativeTable& table = config_.relative;
+    const auto span = static_cast<std::int32_t>(table.span);
+    const auto reach = static_cast<std::int32_t>(relative_reach(table, len));
+    // All distances whose rows are in the slice, for longer texts too: the name tells which.
+    std::int32_t furthest = 0;
+    const auto bucket = [&](std::int32_t distance) {
+        return static_cast<std::int32_t>(table.bucket(static_cast<std::uint32_t>(distance)));
+    };
+    while (furthest + 1 < static_cast<std::int32_t>(config_.max_positions) &&
+           (reach == span || bucket(furthest + 1) < reach))
+        ++furthest;
+    auto index = std::make_shared<std::vector<std::int32_t>>();
+    for (std::int32_t d = -furthest; d <= furthest; ++d)
+        index->push_back(std::clamp((d < 0 ? -1 : 1) * bucket(std::abs(d)), -reach, reach - 1) + reach);
+    const std::string suffix = "_" + std::to_string(2 * reach);
+    graph.set_scope("encoder.relative");
+    TensorData distances = {
+        .dtype = DType::i32, .shape = {index->size()}, .bytes = std::as_bytes(std::span(*index)), .owner = index};
+    VKFORMER_TRY(pass.distances, graph.weight("encoder.distances" + suffix, std::move(distances), DType::i32));
+    TensorData rows = rows_of(weights_.relative, table.span - static_cast<std::uint32_t>(reach),
+                              2 * static_cast<std::uint32_t>(reach));
+    rows.shape = {1, rows.shape[0], rows.shape[1]};
+    VKFORMER_TRY(pass.relative, graph.weight("encoder.relative" + suffix, std::move(rows), dtype));
+    if (weights_.relative_norm) {
+        VKFORMER_TRY(pass.relative, build.norm("encoder.relative_norm", weights_.relative_norm, pass.relative));
+    }
+    return {};
+}
 
 Result<Value> Encoder::embed(const EncoderLayers& build, Graph& graph, const EncoderTensors& t, DType dtype) const {
     graph.set_scope("embeddings");
     VKFORMER_TRY(const Value table, build.matrix("embeddings.words", weights_.embedding));
     VKFORMER_TRY(const Value words, graph::embedding(graph, t.tokens, table, 1, dtype));
-    const bool adds_type_0 = !t.types && config_.types > 0;
     TensorData rows = weights_.positions;
-    if (adds_type_0) {
-        VKFORMER_TRY(rows, positions_of_type_0(weights_));
+    std::string name = "embeddings.positions";
+    if (!t.types && config_.types > 0) {
+        const std::uint64_t len = graph.shape(t.tokens)[1];
+        name = rows.bytes.empty() ? "embeddings.type_0_" + std::to_string(len) : "embeddings.positions_of_type_0";
+        VKFORMER_TRY(rows, positions_of_type_0(weights_, len));
     }
-    VKFORMER_TRY(const Value positions,
-                 graph.weight(adds_type_0 ? "embeddings.positions_of_type_0" : "embeddings.positions", std::move(rows),
-                              DType::f32));
-    VKFORMER_TRY(Value x, graph::positional_embedding(graph, words, positions));
+    Value x = words;
+    if (!rows.bytes.empty()) {
+        VKFORMER_TRY(const Value positions, graph.weight(std::move(name), std::move(rows), DType::f32));
+        VKFORMER_TRY(x, graph::positional_embedding(graph, words, positions));
+    }
     if (t.types) {
         VKFORMER_TRY(const Value type_table, graph.weight("embeddings.types", weights_.types, dtype));
         VKFORMER_TRY(const Value type, graph::embedding(graph, t.types, type_table));
         VKFORMER_TRY(x, graph::add(graph, x, type));
+    }
+    if (weights_.embedding_projection) {
+        VKFORMER_TRY(x, build.linear("embeddings.projection", weights_.embedding_projection, x));
     }
     if (!weights_.embedding_norm) return x;
     return build.norm("embeddings.norm", weights_.embedding_norm, x);
@@ -82,6 +153,7 @@ Result<void> Encoder::encode(Graph& graph, EncoderTensors& t, const EncoderLayou
         VKFORMER_TRY(const Value table, graph.weight("encoder.score_bias", weights_.score_bias, DType::f32));
         VKFORMER_TRY(pass.mask.additive, graph::relative_bias(graph, table, {}, layout.len, layout.len));
     }
+    if (config_.relative.span > 0) VKFORMER_CHECK(add_relative(build, graph, layout.len, layout.dtype, pass));
     VKFORMER_TRY(t.hidden, build.stack("encoder", weights_.layers, x, pass));
     if (weights_.final_norm) {
         VKFORMER_TRY(t.hidden, build.norm("norm", weights_.final_norm, t.hidden));

@@ -16,23 +16,39 @@ namespace vkformer::models {
 
 class Decoder;
 
+/// How the rows of a table go by the distance from a key to a query (He et al. 2021, section 3.1; buckets as in DeBERTa-v2's code).
+struct RelativeTable {
+    std::uint32_t span =
+        0;  ///< rows on either side of distance 0, whose own is the first behind the middle; 0: there is no table
+    std::uint32_t buckets = 0;       ///< distances beyond half of them share rows, ever more of them; 0: none do
+    std::uint32_t max_distance = 0;  ///< with buckets: beyond it all are alike; above buckets / 2 + 1
+
+    /// How many rows from the middle a distance's is, before it is cut to the table.
+    std::uint32_t bucket(std::uint32_t distance) const;
+};
+
 struct EncoderConfig : EncoderLayerConfig {
     std::uint32_t vocab_size = 0;
-    std::uint32_t max_positions = 0;  ///< longest sequence
-    std::uint32_t types = 0;          ///< token types (segments); 0: the model knows none
-    bool is_causal = false;           ///< a token sees only those before it: CLIP's texts
-    std::int32_t end_token = -1;      ///< what follows it is not read; −1: none
-    std::uint32_t labels = 0;         ///< outputs of the classification head; 0: there is none
+    std::uint32_t embedding_size = 0;  ///< width of the tables of tokens, positions and types; 0: hidden_size
+    std::uint32_t max_positions = 0;   ///< longest sequence
+    std::uint32_t types = 0;           ///< token types (segments); 0: the model knows none
+    bool is_causal = false;            ///< a token sees only those before it: CLIP's texts
+    std::int32_t end_token = -1;       ///< what follows it is not read; −1: none
+    std::uint32_t labels = 0;          ///< outputs of the classification head; 0: there is none
+    RelativeTable relative;
     graph::Activation head_activation = graph::Activation::tanh;
     graph::Pooling head_pooling = graph::Pooling::first;  ///< what the head reads
 };
 
 struct EncoderWeights {
-    TensorData embedding;        ///< [vocab_size, hidden_size]
-    TensorData positions;        ///< [max_positions, hidden_size]
-    TensorData types;            ///< [types, hidden_size]; empty bytes: none
-    NormWeights embedding_norm;  ///< optional
-    TensorData score_bias;       ///< f32 [heads, distances] of graph::relative_bias, of all layers; empty bytes: none
+    TensorData embedding;             ///< [vocab_size, embedding_size]
+    TensorData positions;             ///< [max_positions, embedding_size]; empty bytes: none
+    TensorData types;                 ///< [types, embedding_size]; empty bytes: none
+    Projection embedding_projection;  ///< to hidden_size; optional
+    NormWeights embedding_norm;       ///< optional
+    TensorData score_bias;            ///< f32 [heads, distances] of graph::relative_bias, of all layers; empty bytes: none
+    TensorData relative;              ///< [2 · span, hidden_size]; empty bytes: none
+    NormWeights relative_norm;        ///< of its rows; optional
     std::vector<EncoderLayerWeights> layers;
     NormWeights final_norm;  ///< behind the last layer; optional
     /// With labels only: [hidden_size, hidden_size], which may have no bytes, and [labels, hidden_size].
@@ -69,6 +85,8 @@ public:
         : config_(config), weights_(std::move(head)), decoder_(std::move(decoder)) {}
 
     const EncoderConfig& config() const noexcept { return config_; }
+    /// Tokens of a batch of texts of `len` for which no tensor of scores by distance has more than 128 MiB: what the smallest devices bind.
+    std::uint32_t most_tokens(std::uint32_t len) const;
 
     /// Adds the forward pass. Errors: the builders', and InvalidArgument (len above max_positions, token_types for a model that
     /// knows none).
@@ -83,6 +101,10 @@ private:
     /// norm(word + position + type)
     Result<graph::Value> embed(const EncoderLayers& build, graph::Graph& graph, const EncoderTensors& tensors,
                                DType dtype) const;
+
+    /// The rows for the distances of texts of `len` tokens, and their index.
+    Result<void> add_relative(const EncoderLayers& build, graph::Graph& graph, std::uint32_t len, DType dtype,
+                              EncoderPass& pass) const;
 
     /// Adds what the tokens, their types and lengths give.
     Result<void> encode(graph::Graph& graph, EncoderTensors& tensors, const EncoderLayout& layout) const;

@@ -36,28 +36,55 @@ Result<Value> EncoderLayers::stack(const std::string& name, std::span<const Enco
     return x;
 }
 
-/// output(softmax(query · keyᵀ / √head_dim + mask) · value), all of x.
+/// output(softmax(query · keyᵀ / √head_dim + mask) · value), all of x; with disentangled attention √(head_dim · terms) and their scores.
 Result<Value> EncoderLayers::self_attention(const std::string& name, const EncoderLayerWeights& w, Value x,
                                             const EncoderPass& pass) const {
     VKFORMER_TRY(Value query, heads(name + ".query", w.query, x));
     VKFORMER_TRY(Value key, heads(name + ".key", w.key, x));
     VKFORMER_TRY(const Value value, heads(name + ".value", w.value, x));
     graph_.set_scope(name);
-    const float scale = 1.0f / std::sqrt(static_cast<float>(graph_.shape(query).back()));
+    const std::uint64_t terms = 1u + config_.c2p + config_.p2c;
+    const float scale = 1.0f / std::sqrt(static_cast<float>(graph_.shape(query).back() * terms));
     if (pass.turns) {
         VKFORMER_TRY(query, graph::rope(graph_, query, pass.turns, {}, graph::RopePairing::halves));
         VKFORMER_TRY(key, graph::rope(graph_, key, pass.turns, {}, graph::RopePairing::halves));
     }
+    graph::AttentionMask mask = pass.mask;
+    if (pass.relative) {
+        VKFORMER_TRY(mask.additive, relative_scores(name, w, query, key, scale, pass));
+    }
     Value seen;
     if (pass.wanted.attention) {
-        VKFORMER_TRY(const auto both, graph::attention_with_weights(graph_, query, key, value, pass.mask, scale));
+        VKFORMER_TRY(const auto both, graph::attention_with_weights(graph_, query, key, value, mask, scale));
         pass.values->attention.push_back(both.weights);
         seen = both.seen;
     } else {
-        VKFORMER_TRY(seen, graph::attention(graph_, query, key, value, pass.mask, scale));
+        VKFORMER_TRY(seen, graph::attention(graph_, query, key, value, mask, scale));
     }
     VKFORMER_TRY(const Value joined, graph_.reshape(seen, graph_.shape(x)));
     return linear(name + ".output", w.output, joined);
+}
+
+/// The rows for distances are the same for all texts: what is projected is one text's, and queries and keys are taken as one text, too.
+Result<Value> EncoderLayers::relative_scores(const std::string& name, const EncoderLayerWeights& w, Value query,
+                                             Value key, float scale, const EncoderPass& pass) const {
+    const Shape shape = graph_.shape(query);
+    const auto term = [&](const std::string& part, const Projection& projection, Value content) -> Result<Value> {
+        VKFORMER_TRY(const Value rows, heads(name + part, projection, pass.relative));
+        VKFORMER_TRY(const Value text, graph_.reshape(content, {1, shape[0] * shape[1], shape[2], shape[3]}));
+        return graph::attention_scores(graph_, text, rows, scale);
+    };
+    Value c2p, p2c;
+    if (config_.c2p) {
+        const bool is_own = !!w.relative_key;
+        VKFORMER_TRY(c2p, term(is_own ? ".relative_key" : ".key", is_own ? w.relative_key : w.key, query));
+    }
+    if (config_.p2c) {
+        const bool is_own = !!w.relative_query;
+        VKFORMER_TRY(p2c, term(is_own ? ".relative_query" : ".query", is_own ? w.relative_query : w.query, key));
+    }
+    graph_.set_scope(name);
+    return graph::relative_scores(graph_, c2p, p2c, pass.distances, shape[0]);
 }
 
 Result<Value> EncoderLayers::feed_forward(const std::string& name, const EncoderLayerWeights& w, Value x) const {

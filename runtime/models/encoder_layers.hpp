@@ -20,11 +20,15 @@ struct EncoderLayerConfig {
     float norm_eps = 1e-12f;
     graph::Activation activation = graph::Activation::gelu_erf;
     NormPlace norm_place = NormPlace::behind;
+    /// Disentangled attention (He et al. 2021): what the scores have beside query · key, with EncoderPass::relative. c2p: the query
+    /// against rows for distances; p2c: such rows against the key.
+    bool c2p = false, p2c = false;
 };
 
 /// Biases are optional.
 struct EncoderLayerWeights {
     Projection query, key, value, output;
+    Projection relative_query, relative_key;  ///< of the rows for distances; optional: query and key
     NormWeights attention_norm;
     Projection gate;  ///< optional: a gated linear unit, down(f(gate(x)) · up(x))
     Projection up, down;
@@ -34,7 +38,9 @@ struct EncoderLayerWeights {
 /// What all layers of a stack have in common.
 struct EncoderPass {
     graph::AttentionMask mask{};
-    graph::Value turns{};  ///< a table for graph::rope: queries and keys are turned by it; absent: they are not
+    graph::Value turns{};      ///< a table for graph::rope: queries and keys are turned by it; absent: they are not
+    graph::Value relative{};   ///< rows for distances, [1, rows, hidden_size]; absent: scores do not go by the distance
+    graph::Value distances{};  ///< with them: the index of graph::relative_scores
     LayerChoice wanted{};
     LayerValues* values = nullptr;  ///< receives what is wanted
 };
@@ -63,6 +69,9 @@ public:
 private:
     Result<graph::Value> self_attention(const std::string& name, const EncoderLayerWeights& w, graph::Value x,
                                         const EncoderPass& pass) const;
+    /// What distances add to the scores of query and key, which `scale` multiplies.
+    Result<graph::Value> relative_scores(const std::string& name, const EncoderLayerWeights& w, graph::Value query,
+                                         graph::Value key, float scale, const EncoderPass& pass) const;
     Result<graph::Value> add(const std::string& name, graph::Value x, graph::Value y) const;
 
     const EncoderLayerConfig& config_;

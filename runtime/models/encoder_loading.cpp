@@ -35,12 +35,8 @@ Result<EncoderLayerWeights> read_layer(const WeightReader& read, const EncoderCo
 Result<TensorData> read_positions(const WeightReader& read, const EncoderConfig& c, const EncoderNames& names,
                                   std::uint32_t first) {
     const std::string name(names.positions);
-    const std::uint64_t rows = std::uint64_t{c.max_positions} + first;
-    VKFORMER_TRY(TensorData table, read.tensor(name, {rows, c.hidden_size}));
-    const std::uint64_t row_bytes = bytes_of(table.dtype, c.hidden_size);
-    table.shape = {c.max_positions, c.hidden_size};
-    table.bytes = table.bytes.subspan(first * row_bytes);
-    return table;
+    VKFORMER_TRY(const TensorData table, read.tensor(name, {std::uint64_t{c.max_positions} + first, c.embedding_size}));
+    return rows_of(table, first, c.max_positions);
 }
 
 }  // namespace
@@ -49,12 +45,15 @@ Result<EncoderWeights> read_encoder_weights(const Weights& weights, EncoderConfi
                                             std::uint32_t first_position) {
     const WeightReader read(weights, find_prefix(weights, std::string(names.prefix), std::string(names.words)));
     const std::uint64_t d = c.hidden_size;
+    if (c.embedding_size == 0) c.embedding_size = c.hidden_size;
     EncoderWeights w;
-    VKFORMER_TRY(w.embedding, read.tensor(std::string(names.words), {c.vocab_size, d}));
+    VKFORMER_TRY(w.embedding, read.tensor(std::string(names.words), {c.vocab_size, c.embedding_size}));
     c.max_positions -= first_position;
-    VKFORMER_TRY(w.positions, read_positions(read, c, names, first_position));
+    if (!names.positions.empty()) {
+        VKFORMER_TRY(w.positions, read_positions(read, c, names, first_position));
+    }
     if (c.types > 0) {
-        VKFORMER_TRY(w.types, read.tensor(std::string(names.types), {c.types, d}));
+        VKFORMER_TRY(w.types, read.tensor(std::string(names.types), {c.types, c.embedding_size}));
     }
     VKFORMER_TRY(w.embedding_norm, read.norm(std::string(names.embedding_norm), d, true));
     for (std::uint32_t layer = 0; layer < c.layers; ++layer) {
@@ -97,7 +96,7 @@ Result<void> refuse_other_encoders(const Config& config) {
     return {};
 }
 
-Result<EncoderConfig> read_bert_config(const Config& config) {
+Result<EncoderConfig> read_bert_config(const Config& config, const BertFields& fields) {
     VKFORMER_CHECK(refuse_other_encoders(config));
     const formats::Expect<std::uint32_t> count = {.min = 1, .max = 1u << 20};
     EncoderConfig c;
@@ -108,14 +107,16 @@ Result<EncoderConfig> read_bert_config(const Config& config) {
     VKFORMER_TRY(c.heads, config.unsigned_integer("num_attention_heads", count));
     VKFORMER_TRY(c.max_positions,
                  config.unsigned_integer("max_position_embeddings", {.fallback = 512, .min = 1, .max = 1u << 20}));
-    VKFORMER_TRY(c.types, config.unsigned_integer("type_vocab_size", {.fallback = 2, .min = 1, .max = 1u << 10}));
-    VKFORMER_TRY(const double eps, config.real("layer_norm_eps", {.fallback = 1e-12, .min = 0, .max = 1}));
+    VKFORMER_TRY(c.types,
+                 config.unsigned_integer("type_vocab_size",
+                                         {.fallback = fields.types, .min = fields.least_types, .max = 1u << 10}));
+    VKFORMER_TRY(const double eps, config.real("layer_norm_eps", {.fallback = fields.norm_eps, .min = 0, .max = 1}));
     c.norm_eps = static_cast<float>(eps);
     VKFORMER_TRY(c.activation, read_activation(config, "hidden_act", "gelu"));
     VKFORMER_TRY(c.labels, read_labels(config));
-    VKFORMER_TRY(const auto embedding_size,
-                 config.unsigned_integer("embedding_size", {.fallback = c.hidden_size, .min = 1}));
-    if (embedding_size != c.hidden_size)
+    VKFORMER_TRY(c.embedding_size,
+                 config.unsigned_integer("embedding_size", {.fallback = c.hidden_size, .min = 1, .max = 1u << 20}));
+    if (c.embedding_size != c.hidden_size && !fields.has_embedding_size)
         return config.unsupported("embedding_size", "hidden_size = " + std::to_string(c.hidden_size));
     if (c.hidden_size % c.heads != 0)
         return config.unsupported("num_attention_heads", "a divisor of hidden_size = " + std::to_string(c.hidden_size));

@@ -24,6 +24,7 @@ Result<Encoder> load_bert(const formats::Config& config, const formats::Weights&
 Result<Encoder> load_roberta(const formats::Config& config, const formats::Weights& weights);  // RoBERTa, XLM-RoBERTa
 Result<Encoder> load_mpnet(const formats::Config& config, const formats::Weights& weights);
 Result<Encoder> load_distilbert(const formats::Config& config, const formats::Weights& weights);
+Result<Encoder> load_deberta(const formats::Config& config, const formats::Weights& weights);  // DeBERTa-v2 and -v3
 Result<Encoder> load_modernbert(const formats::Config& config, const formats::Weights& weights);
 Result<Encoder> load_nomic_bert(const formats::Config& config, const formats::Weights& weights);
 Result<Encoder> load_jina_embeddings(const formats::Config& config, const formats::Weights& weights);
@@ -47,8 +48,8 @@ inline constexpr std::string_view kGgufBert = "bert";
 /// What an architecture calls its tensors. Projections and norms are followed by ".weight" and ".bias" (norms of old files: ".gamma"
 /// and ".beta"), those of a layer preceded by `layer`, its number and a point.
 struct EncoderNames {
-    std::string_view prefix;  ///< of all but the head; some files lack it
-    std::string_view words, positions, types, embedding_norm;
+    std::string_view prefix;                                   ///< of all but the head; some files lack it
+    std::string_view words, positions, types, embedding_norm;  ///< no positions: the model has none
     std::string_view layer;
     std::string_view query, key, value, output, attention_norm, up, down, feed_forward_norm;
     std::string_view head_dense, head_output;  ///< with the prefix where they have one; no head_dense: the output alone
@@ -65,7 +66,13 @@ Result<std::uint32_t> read_labels(const formats::Config& config);
 /// transformers.
 Result<void> refuse_other_encoders(const formats::Config& config);
 
-/// The fields that BERT and RoBERTa have in common, under their usual names; checked.
-Result<EncoderConfig> read_bert_config(const formats::Config& config);
+/// What the fields that BERT, RoBERTa and DeBERTa have in common may be in one of them, and are where they are absent.
+struct BertFields {
+    double norm_eps = 1e-12;
+    std::uint32_t types = 2, least_types = 1;
+    bool has_embedding_size = false;  ///< of its own, not hidden_size
+};
+/// These fields, under their usual names; checked.
+Result<EncoderConfig> read_bert_config(const formats::Config& config, const BertFields& fields = {});
 
 }  // namespace vkformer::models

@@ -124,6 +124,7 @@ constexpr Family<Encoder> kEncoders[] = {
     {"xlm-roberta", &load_roberta, kGgufBert, &load_gguf_encoder},
     {"camembert", &load_roberta},
     {"distilbert", &load_distilbert},
+    {"deberta-v2", &load_deberta},
     {"modernbert", &load_modernbert},
     {"nomic_bert", &load_nomic_bert},
     {"jina_embeddings_v3", &load_jina_embeddings},

@@ -63,6 +63,7 @@ constexpr Known kFields[] = {
     {"mpnet jina_embeddings_v3", "tie_word_embeddings"},
     {"distilbert",
      "tie_word_embeddings sinusoidal_pos_embds tie_weights_"},  // positions are in the file, whatever they began with
+    {"deberta-v2", "tie_word_embeddings legacy pooler_dropout cls_dropout conv_act conv_groups"},
     {"modernbert",  // position_embedding_type is BERT's word for what it has not, layer_norm_eps that of norm_eps
      "tie_word_embeddings position_embedding_type layer_norm_eps cls_token_id decoder_bias deterministic_flash_attn "
      "reference_compile repad_logits_with_grad sparse_prediction sparse_pred_ignore_index "
@@ -139,6 +140,8 @@ constexpr Known kTensors[] = {
     {"bert", "cls.*"},
     {"roberta xlm-roberta camembert mpnet jina_embeddings_v3", "lm_head.*"},
     {"distilbert", "vocab_transform.* vocab_layer_norm.* vocab_projector.* pre_classifier.*"},
+    {"deberta-v2",
+     "*pooler.dense.* *embeddings.position_embeddings.* cls.* lm_predictions.* mask_predictions.* *rel_embeddings.*"},
     {"modernbert", "head.* decoder.*"},
     {"gpt2", "*.attn.bias *.attn.masked_bias"},      // the causal mask
     {"marian m2m_100", "*embed_positions.weight*"},  // sinusoids

@@ -429,6 +429,7 @@ TEST_CASE("info: the shaders of every kind of model", "[cli][info]") {
         {"vision/models/vit_labels", "patchify"},
         {"speech/whisper_texts", "mask_timestamps"},
         {"encoder_decoders/t5_d22_relu", "relative_bias"},
+        {"modern_encoders/deberta_scores", "relative_scores"},
     }));
     CAPTURE(model);
     const Outcome outcome = run("info --json --model " + (goldens_dir() / model).string());
@@ -461,6 +462,7 @@ TEST_CASE("validate, bench model and tune take models that answer in one pass", 
         {"gguf_encoders/bert.gguf", 1, "texts"},
         {"modern_encoders/embedding_gemma", 1, "texts"},
         {"modern_encoders/modernbert_score", 1, "texts"},
+        {"modern_encoders/deberta_v3", 1, "texts"},
         {"vision/models/vit_labels", 2, "images"},
         {"vision/models/clip_gelu", 3, "images"},
         {"modern_vision/dino", 2, "images"},

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes modern_encoders/<case>/: tiny random encoders with rotary positions and decoders that serve as encoders, and what transformers 5
-makes of them.
+"""Writes modern_encoders/<case>/: tiny random encoders with rotary positions, DeBERTas and decoders that serve as encoders, and what
+transformers 5 makes of them.
 
     python3 tests/goldens/make_modern_encoders.py [--out DIR] [case ...]
 
@@ -31,6 +31,17 @@ TEXTS = [
     "the cat and the dog and the coat and the sea and the mat and the cat and the dog",
 ]
 PAIRS = [("what is a cat", "A cat sat on the mat."), ("the dog", "the coat and the sea, no end"), ("the sea", "猫"), ("the mat", "")]
+HARD_TEXTS = TEXTS + [
+    "  two  spaces\tand\ttabs \n newline\r\nend ",
+    "Ａ full width ﬁ ligature, e\u0301 and \u00e9",
+    "the [MASK] of [SEP] and[CLS]the <b>cat</b>",
+    "",
+    "   ",
+    "mat" * 12,
+    "emoji 😀 👩\u200d👩\u200d👧, ÀÉ ŠČ İ",
+    "no\u00a0break \u2003em \u200b zero",
+    "don't!!! ...ok?",
+]
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>"]
 
 # As Qwen3-Reranker's model card has them.
@@ -54,9 +65,11 @@ class Case:
     dtype: torch.dtype = torch.float32
     modules: tuple = ()
     texts: bool = False
+    tokens: bool = False  # with DeBERTa's tokenizer and what it makes of HARD_TEXTS
     segments: tuple = ()
     prompts: dict = dataclasses.field(default_factory=dict)
     own_names: bool = False  # of the modules, not those that the class writes
+    spelled: dict = dataclasses.field(default_factory=dict)  # fields of config.json as published folders have them
 
 
 def sizes(hidden, layers, heads, inner, vocab=61, **others):
@@ -70,6 +83,13 @@ def sizes(hidden, layers, heads, inner, vocab=61, **others):
 def modernbert(hidden, layers, heads, inner, **others):
     return sizes(hidden, layers, heads, inner, cls_token_id=1, sep_token_id=2, **others)
 
+
+def deberta(hidden, layers, heads, inner, **others):
+    """Texts are longer than there are buckets, and than the largest distance: rows of all kinds count."""
+    return sizes(hidden, layers, heads, inner, relative_attention=True, layer_norm_eps=1e-7, **others)
+
+
+BUCKETS = dict(position_buckets=6, share_att_key=True, norm_rel_ebd="layer_norm", position_biased_input=False)
 
 GEMMA = dict(num_key_value_heads=1, head_dim=6, query_pre_attn_scalar=6, sliding_window=7, use_bidirectional_attention=True)
 GEMMA_LAYERS = dict(layer_types=["sliding_attention", "full_attention", "sliding_attention"])
@@ -141,6 +161,45 @@ CASES = [
         "JinaEmbeddingsV3ForSequenceClassification",
         sizes(20, 2, 2, 31, num_labels=3, hidden_act="gelu_pytorch_tanh", rope_parameters=dict(rope_type="default", rope_theta=50.0)),
         own_names=True,
+    ),
+    Case(
+        "deberta_v3",
+        14,
+        "DebertaV2Model",
+        deberta(24, 3, 4, 35, **BUCKETS, max_relative_positions=11, pos_att_type=["p2c", "c2p"]),
+        lengths=(9, 22, 1),
+        spelled=dict(pos_att_type="p2c|c2p"),
+    ),
+    Case(
+        "deberta_v2_types",
+        15,
+        "DebertaV2Model",
+        deberta(22, 2, 2, 31, max_relative_positions=5, pos_att_type=["c2p", "p2c"], type_vocab_size=2),
+        segments=(3, 6, 1),
+    ),
+    Case("deberta_c2p", 16, "DebertaV2Model", deberta(18, 2, 3, 25, position_buckets=5, pos_att_type=["c2p"])),
+    Case(
+        "deberta_p2c_types",
+        17,
+        "DebertaV2Model",
+        deberta(20, 2, 4, 27, share_att_key=True, position_biased_input=False, pos_att_type=["p2c"], type_vocab_size=3),
+        segments=(7, 4, 0),
+        dtype=torch.float16,
+    ),
+    Case(
+        "deberta_absolute",
+        18,
+        "DebertaV2Model",
+        deberta(24, 2, 4, 33, pos_att_type=["c2p", "p2c"], embedding_size=14) | dict(relative_attention=False),
+    ),
+    Case(
+        "deberta_scores",
+        19,
+        "DebertaV2ForSequenceClassification",
+        deberta(
+            20, 2, 2, 29, vocab=80, **BUCKETS, pos_att_type=["c2p", "p2c"], num_labels=3, embedding_size=26, pooler_hidden_act="tanh",
+        ),  # fmt: skip
+        tokens=True,
     ),
 ]
 
@@ -278,6 +337,24 @@ def write_texts(case, folder, model, dense):
     write_json(folder / "golden.json", golden)
 
 
+def write_tokens(folder):
+    """DeBERTa's tokenizer as transformers 5 makes it of pieces and scores, and its ids and types of texts and pairs."""
+    special = ["[PAD]", "[CLS]", "[SEP]", "[UNK]"]
+    pieces = tokenizers.Tokenizer(tokenizers.models.Unigram())
+    pieces.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
+    trainer = tokenizers.trainers.UnigramTrainer(vocab_size=79, special_tokens=special, unk_token="[UNK]", show_progress=False)
+    pieces.train_from_iterator(TEXTS * 5, trainer)
+    vocab = [tuple(entry) for entry in json.loads(pieces.to_str())["model"]["vocab"]]
+    tokenizer = t.DebertaV2Tokenizer(vocab=vocab, split_by_punct=True)
+    assert len(tokenizer) <= 80
+    tokenizer.save_pretrained(folder)
+    rows = []
+    for first, second in [(text, None) for text in HARD_TEXTS] + list(zip(HARD_TEXTS, HARD_TEXTS[1:])):
+        encoding = tokenizer([first], [second] if second is not None else None)  # of lists: an empty text is one, too
+        rows.append(dict(first=first, second=second, ids=encoding["input_ids"][0], types=encoding["token_type_ids"][0]))
+    write_json(folder / "tokens.json", rows)
+
+
 # ---- one folder -----------------------------------------------------------------------------------------------------
 
 
@@ -312,10 +389,12 @@ def write(case, out):
     if case.own_names:
         save_file({name: p.numpy() for name, p in model.state_dict().items()}, folder / "model.safetensors", {"format": "pt"})
     (folder / "generation_config.json").unlink(missing_ok=True)
-    write_json(folder / "config.json", json.loads((folder / "config.json").read_text()))
+    write_json(folder / "config.json", json.loads((folder / "config.json").read_text()) | case.spelled)
     model_class = getattr(t, case.model)
     model = model_class.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
     dense = write_modules(case, folder, model.config.hidden_size) if case.modules else []
+    if case.tokens:
+        write_tokens(folder)
     if case.texts:
         write_texts(case, folder, model, dense)
     else:

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "decoding/encoder_session.hpp"
 #include "formats/gguf_writer.hpp"
 #include "models/decoder_loading.hpp"
 #include "models/encoder_loading.hpp"
@@ -274,10 +275,40 @@ TEST_CASE("poolings are those of sentence-transformers", "[models][encoder][gold
         check_golden(pass.read(value), golden, golden_name, model_bound(backend, DType::f32));
 }
 
+// A session has one store for all lengths: the name of a slice of the table stands for what it holds.
+TEST_CASE("of DeBERTa's table each text takes the rows that its length needs", "[models][encoder][golden]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const std::string name =
+        GENERATE("modern_encoders/deberta_v3", "modern_encoders/deberta_absolute", "modern_encoders/deberta_p2c_types");
+    CAPTURE(backend.name(), name);
+    const models::Encoder encoder = load_encoder_case(name);
+    const Golden golden = golden_of(name);
+    const auto tokens = golden.ints("input_ids"), lengths = lengths_of(golden);
+    const auto types = golden.has("token_type_ids") ? golden.ints("token_type_ids") : std::vector<std::int32_t>();
+    const std::uint64_t padded = golden.shape("input_ids")[1], width = golden.shape("last_hidden_state")[2];
+    decoding::EncoderSession session(backend, encoder,
+                                     [](graph::Graph& graph, const models::EncoderTensors& tensors) {
+                                         return graph::pool(graph, tensors.hidden, tensors.lengths,
+                                                            graph::Pooling::first);
+                                     },
+                                     {.batch = 1});
+    const auto hidden = golden.doubles("last_hidden_state");
+    for (std::size_t row = 0; row < lengths.size(); ++row) {
+        const auto len = static_cast<std::size_t>(lengths[row]);
+        decoding::EncoderText text = {.tokens = std::span(tokens).subspan(row * padded, len)};
+        if (!types.empty()) text.types = std::span(types).subspan(row * padded, len);
+        const auto found = must(session.run(std::array{text})).front();
+        const std::vector<double> values(found.begin(), found.end());
+        const auto expected = std::span(hidden).subspan(row * padded * width, width);
+        CHECK(relative_error(std::span<const double>(values), expected) < model_bound(backend, DType::f32));
+    }
+}
+
 TEST_CASE("a graph without types gives what types of 0 give", "[models][encoder]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());
-    const std::string name = GENERATE("encoders/bert_h20", "modern_encoders/nomic_bert_h24");
+    const std::string name = GENERATE("encoders/bert_h20", "modern_encoders/nomic_bert_h24",
+                                      "modern_encoders/deberta_v2_types", "modern_encoders/deberta_p2c_types");
     const models::Encoder encoder = load_encoder_case(name);
     const Golden golden = golden_of(name);
     EncoderPass without(encoder, golden, DType::f32, false), with(encoder, golden, DType::f32, true);

@@ -33,6 +33,8 @@ const EncoderKind kDistilBert = {"distilbert_scores", &models::load_distilbert};
 const EncoderKind kModernBert = {"modernbert_score", &models::load_modernbert, "modern_encoders"};
 const EncoderKind kMpnet = {"mpnet_scores", &models::load_mpnet};
 const EncoderKind kJina = {"jina_v3_scores", &models::load_jina_embeddings, "modern_encoders"};
+const EncoderKind kDeberta = {"deberta_scores", &models::load_deberta, "modern_encoders"};
+const EncoderKind kDebertaOwnKeys = {"deberta_v2_types", &models::load_deberta, "modern_encoders"};
 const EncoderKind kNomicBert = {"nomic_bert_h24", &models::load_nomic_bert, "modern_encoders"};
 
 std::filesystem::path folder_of(const EncoderKind& kind) { return goldens_dir() / kind.group / kind.name; }
@@ -80,7 +82,7 @@ TEST_CASE("config fields that would change an encoder's arithmetic are refused b
     refused(kMpnet, "hidden_act", "mish");
     refused(kDistilBert, "activation", "mish");
     refused(kDistilBert, "n_heads", 5);
-    for (const EncoderKind& folder : {kModernBert, kNomicBert, kJina}) {
+    for (const EncoderKind& folder : {kDeberta, kModernBert, kNomicBert, kJina}) {
         refused(folder, "is_decoder", true);
         refused(folder, "position_embedding_type", "relative_key");
         refused(folder, "quantization_config", {{"bits", 4}});
@@ -89,6 +91,20 @@ TEST_CASE("config fields that would change an encoder's arithmetic are refused b
     refused(kJina, "head_dim", 8);
     refused(kJina, "num_key_value_heads", 1);
     refused(kJina, "hidden_act", "mish");
+    refused(kDeberta, "hidden_act", "mish");
+    refused(kDeberta, "pooler_hidden_act", "mish");
+    refused(kDeberta, "pooler_hidden_size", 18);
+    refused(kDeberta, "attention_head_size", 9);
+    refused(kDeberta, "conv_kernel_size", 3);
+    refused(kDeberta, "pos_att_type", {"c2p", "p2p"});
+    refused(kDeberta, "pos_att_type", "c2p|p2p");
+    refused(kDeberta, "pos_att_type", 3, ErrorCode::CorruptFile);
+    refused(kDeberta, "norm_rel_ebd", "batch_norm");
+    refused(kDeberta, "position_buckets", 1);
+    refused(kDeberta, "position_buckets", 1u << 30, ErrorCode::CorruptFile);
+    refused(kDeberta, "max_relative_positions", 4);
+    refused(kDeberta, "max_relative_positions", -7, ErrorCode::CorruptFile);
+    refused(kDeberta, "relative_attention", "yes", ErrorCode::CorruptFile);
     refused(kModernBert, "hidden_activation", "mish");
     refused(kModernBert, "classifier_activation", "mish");
     refused(kModernBert, "classifier_pooling", "max");
@@ -192,7 +208,7 @@ TEST_CASE("fields under their other names mean the same", "[models][encoder]") {
 }
 
 TEST_CASE("weights of an encoder are found with and without the prefix, and checked", "[models][encoder][errors]") {
-    for (const EncoderKind& folder : {kBert, kRoberta, kDistilBert}) {
+    for (const EncoderKind& folder : {kBert, kRoberta, kDistilBert, kDeberta}) {
         CAPTURE(folder.name);
         const formats::TensorMap original = encoder_tensors(folder);
         const std::string words = "embeddings.word_embeddings.weight";
@@ -228,6 +244,46 @@ TEST_CASE("weights of an encoder are found with and without the prefix, and chec
         check_refused(load_encoder_with(folder, encoder_json(folder), headless), ErrorCode::MissingTensor,
                       "classifier");
     }
+}
+
+TEST_CASE("what DeBERTa has beside BERT is checked, too", "[models][encoder][errors]") {
+    for (const auto& [folder, tensor] : {std::pair{kDeberta, "deberta.encoder.rel_embeddings.weight"},
+                                         {kDeberta, "deberta.encoder.LayerNorm.bias"},
+                                         {kDeberta, "deberta.embeddings.embed_proj.weight"},
+                                         {kDebertaOwnKeys, "encoder.layer.1.attention.self.pos_key_proj.bias"},
+                                         {kDebertaOwnKeys, "encoder.layer.0.attention.self.pos_query_proj.weight"},
+                                         {kDebertaOwnKeys, "embeddings.position_embeddings.weight"},
+                                         {kDebertaOwnKeys, "embeddings.token_type_embeddings.weight"}}) {
+        CAPTURE(tensor);
+        const formats::TensorMap original = encoder_tensors(folder);
+        formats::TensorMap changed = original;
+        changed.erase(tensor);
+        check_refused(load_encoder_with(folder, encoder_json(folder), changed), ErrorCode::MissingTensor, tensor);
+        changed = original;
+        changed[tensor].shape = Shape{1, 1, original.at(tensor).shape.element_count()};
+        check_refused(load_encoder_with(folder, encoder_json(folder), changed), ErrorCode::ShapeMismatch, tensor);
+    }
+}
+
+TEST_CASE("distances of DeBERTa fall into the buckets of its authors' code", "[models][encoder]") {
+    // make_log_bucket_position of transformers 5.12.1 with PyTorch, in float32
+    const auto buckets = [](std::uint32_t count, std::uint32_t max_distance, const std::vector<std::uint32_t>& of) {
+        std::vector<std::uint32_t> found;
+        for (const std::uint32_t distance : of)
+            found.push_back(
+                models::RelativeTable{.span = count, .buckets = count, .max_distance = max_distance}.bucket(distance));
+        return found;
+    };
+    using Numbers = std::vector<std::uint32_t>;
+    CHECK(buckets(6, 11, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}) ==
+          Numbers{0, 1, 2, 3, 4, 4, 5, 5, 5, 5, 5, 6, 6, 6, 6, 6});
+    CHECK(
+        buckets(256, 512, {1, 127, 128, 129, 130, 131, 132, 135, 150, 200, 300, 400, 510, 511, 512, 513, 600, 1000}) ==
+        Numbers{1, 127, 128, 129, 130, 131, 131, 133, 143, 169, 207, 233, 255, 255, 256, 256, 270, 317});
+    CHECK(buckets(2, 40, {0, 1, 2, 39, 40, 100}) == Numbers{0, 1, 1, 1, 1, 1});
+    CHECK(buckets(5, 48, {2, 3, 4, 5, 10, 30, 47, 48, 60}) == Numbers{2, 3, 3, 3, 3, 3, 3, 4, 4});
+    CHECK(buckets(0, 48, {0, 5, 1000}) == Numbers{0, 5, 1000});
+    CHECK(buckets(1u << 20, (1u << 19) + 2, {1u << 20}).front() > 1u << 20);  // a tiny logarithm below a large one
 }
 
 TEST_CASE("encoders in GGUF files that are not done are refused by name", "[models][encoder][gguf][errors]") {

@@ -69,6 +69,11 @@ std::vector<Widened> widened_models() {
          {{"hidden_size", 64}, {"intermediate_size", 96}, {"num_attention_heads", 4}},
          13},
         {"encoders/distilbert_h30", {{30, 64}, {43, 96}}, {{"dim", 64}, {"hidden_dim", 96}, {"n_heads", 4}}, 13},
+        // of each layer also what the rows for distances are projected with
+        {"modern_encoders/deberta_v2_types",
+         {{22, 64}, {31, 96}},
+         {{"hidden_size", 64}, {"intermediate_size", 96}, {"pooler_hidden_size", 64}},
+         17},
         {"modern_encoders/modernbert_h24",
          {{24, 64}, {35, 96}, {70, 192}, {72, 192}},
          {{"hidden_size", 64}, {"intermediate_size", 96}},

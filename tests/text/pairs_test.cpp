@@ -43,6 +43,23 @@ TEST_CASE("texts and pairs get Hugging Face's ids and types", "[text][pairs][gol
     }
 }
 
+TEST_CASE("DeBERTa's tokenizer gives Hugging Face's ids and types", "[text][pairs][golden]") {
+    const auto folder = goldens_dir() / "modern_encoders/deberta_scores";
+    const auto tokenizer = must(text::load_tokenizer(folder));
+    std::ifstream file(folder / "tokens.json");
+    const json rows = json::parse(file);
+    REQUIRE(rows.size() > 20);
+    for (const json& row : rows) {
+        const auto first = row["first"].get<std::string>();
+        std::optional<std::string> second;
+        if (!row["second"].is_null()) second = row["second"].get<std::string>();
+        CAPTURE(first, second.value_or("(none)"));
+        const auto found = must(tokenizer->encode_for_encoder(first, second, 0));
+        CHECK(found.ids == row["ids"].get<std::vector<std::int32_t>>());
+        CHECK(found.types == row["types"].get<std::vector<std::int32_t>>());
+    }
+}
+
 TEST_CASE("a length without room for the special tokens is an error", "[text][pairs][errors]") {
     std::ifstream file(goldens_dir() / "sentences/pairs.json");
     const auto tokenizer = load_json_tokenizer(json::parse(file)[0]["tokenizer"]);
