@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
 
+#include "cpu/attention.hpp"
 #include "cpu/blas.hpp"
 #include "cpu/soft_cap.hpp"
 #include "cpu/twins.hpp"
@@ -18,13 +19,19 @@ void execute(const graph::AttentionScores& op, const Operands<T>& operands) {
     const std::span<const T> query = operands.floats(op.query), key = operands.floats(op.key);
     const std::span<T> scores = operands.floats(op.scores);
     std::ranges::fill(scores, T{0});
-    for (std::size_t b = 0; b < batch; ++b)
-        for (std::size_t h = 0; h < heads; ++h)
-            add_product_transposed(
-                query_len, key_len, head_dim, static_cast<T>(op.scale),
-                {&query[(b * query_len * heads + h) * head_dim], heads * head_dim},
+    constexpr std::size_t kBlock = 32;  // queries: as many as share what they read of the keys in a cache
+    const std::size_t blocks = (query_len + kBlock - 1) / kBlock;
+    const auto score = [&](std::size_t first, std::size_t last, std::size_t) {
+        for (std::size_t n = first; n < last; ++n) {
+            const std::size_t i = n % blocks * kBlock, h = n / blocks % heads, b = n / blocks / heads;
+            add_small_product_transposed(
+                std::min(kBlock, query_len - i), key_len, head_dim, static_cast<T>(op.scale),
+                {&query[((b * query_len + i) * heads + h) * head_dim], heads * head_dim},
                 {&key[(b * key_len * kv_heads + h / (heads / kv_heads)) * head_dim], kv_heads * head_dim},
-                {&scores[(b * heads + h) * query_len * key_len], key_len});
+                {&scores[((b * heads + h) * query_len + i) * key_len], key_len});
+        }
+    };
+    over_threads<T>(batch * heads * blocks, std::min(kBlock, query_len) * key_len * head_dim, score);
     if (op.soft_cap == 0) return;
     for (T& score : scores) score = soft_capped(score, static_cast<T>(op.soft_cap));
 }
