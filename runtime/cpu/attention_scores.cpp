@@ -33,7 +33,7 @@ void execute(const graph::AttentionScores& op, const Operands<T>& operands) {
     };
     over_threads<T>(batch * heads * blocks, std::min(kBlock, query_len) * key_len * head_dim, score);
     if (op.soft_cap == 0) return;
-    for (T& score : scores) score = soft_capped(score, static_cast<T>(op.soft_cap));
+    for (T& capped : scores) capped = soft_capped(capped, static_cast<T>(op.soft_cap));
 }
 template void execute(const graph::AttentionScores&, const Operands<float>&);
 template void execute(const graph::AttentionScores&, const Operands<double>&);

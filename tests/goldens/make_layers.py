@@ -23,6 +23,8 @@ from safetensors.numpy import load_file, save_file
 GOLDENS = pathlib.Path(__file__).parent
 CASES = [
     "encoders/mpnet_scores",
+    "modern_encoders/deberta_v3",
+    "modern_encoders/deberta_scores",
     "modern_encoders/jina_v3_h24",
     "encoders/bert_h20",
     "encoders/bert_pairs",
