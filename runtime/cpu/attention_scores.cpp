@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
+#include <concepts>
 
 #include "cpu/attention.hpp"
 #include "cpu/blas.hpp"
@@ -18,22 +19,25 @@ void execute(const graph::AttentionScores& op, const Operands<T>& operands) {
     const std::size_t key_len = operands.dim(op.key, 1), kv_heads = operands.dim(op.key, 2);
     const std::span<const T> query = operands.floats(op.query), key = operands.floats(op.key);
     const std::span<T> scores = operands.floats(op.scores);
-    std::ranges::fill(scores, T{0});
-    constexpr std::size_t kBlock = 32;  // queries: as many as share what they read of the keys in a cache
-    const std::size_t blocks = (query_len + kBlock - 1) / kBlock;
+    // Queries: in float as many as share what they read of the keys in a cache, for each thread; in double all of a head.
+    const std::size_t block = std::same_as<T, float> ? std::min<std::size_t>(query_len, 32) : query_len;
+    const std::size_t blocks = (query_len + block - 1) / block;
     const auto score = [&](std::size_t first, std::size_t last, std::size_t) {
         for (std::size_t n = first; n < last; ++n) {
-            const std::size_t i = n % blocks * kBlock, h = n / blocks % heads, b = n / blocks / heads;
+            const std::size_t i = n % blocks * block, h = n / blocks % heads, b = n / blocks / heads;
+            const std::size_t rows = std::min(block, query_len - i);
+            const std::span<T> part = scores.subspan(((b * heads + h) * query_len + i) * key_len, rows * key_len);
+            std::ranges::fill(part, T{0});
             add_small_product_transposed(
-                std::min(kBlock, query_len - i), key_len, head_dim, static_cast<T>(op.scale),
+                rows, key_len, head_dim, static_cast<T>(op.scale),
                 {&query[((b * query_len + i) * heads + h) * head_dim], heads * head_dim},
                 {&key[(b * key_len * kv_heads + h / (heads / kv_heads)) * head_dim], kv_heads * head_dim},
-                {&scores[((b * heads + h) * query_len + i) * key_len], key_len});
+                {part.data(), key_len});
+            if (op.soft_cap == 0) continue;
+            for (T& capped : part) capped = soft_capped(capped, static_cast<T>(op.soft_cap));
         }
     };
-    over_threads<T>(batch * heads * blocks, std::min(kBlock, query_len) * key_len * head_dim, score);
-    if (op.soft_cap == 0) return;
-    for (T& capped : scores) capped = soft_capped(capped, static_cast<T>(op.soft_cap));
+    over_threads<T>(batch * heads * blocks, block * key_len * head_dim, score);
 }
 template void execute(const graph::AttentionScores&, const Operands<float>&);
 template void execute(const graph::AttentionScores&, const Operands<double>&);

@@ -2,7 +2,10 @@
 // DeBERTa-v2 and -v3 (He et al. 2021, "DeBERTa" and "DeBERTaV3"): BERT whose scores have terms that go by the distance of query and key.
 #include <algorithm>
 #include <iterator>
+#include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/try.hpp"
 #include "models/encoder_loading.hpp"
@@ -32,25 +35,35 @@ constexpr EncoderNames kDebertaNames = {
     .head_output = "classifier",
 };
 
-/// Bits for the words of a field: of a list, or of a text with "|" between them. Errors also: UnsupportedConfig, for other words.
+/// Bits for the words of a field: those of a list as they are, or of a text with "|" between them, where case and spaces around them do
+/// not count. Errors also: UnsupportedConfig, for other words.
 Result<std::uint32_t> read_words(const Config& config, std::string_view name, std::span<const std::string_view> words) {
-    std::string text, supported;
-    if (const auto list = config.strings(name)) {
-        for (const std::string& word : *list) text += word + "|";
+    std::vector<std::string> found;
+    if (auto list = config.strings(name)) {
+        found = std::move(*list);
     } else {
-        VKFORMER_TRY(text, config.string(name));
-    }
-    for (const std::string_view word : words) supported += (supported.empty() ? "" : ", ") + std::string(word);
-    std::uint32_t named = 0;
-    for (std::size_t first = 0; first < text.size();) {
-        const std::size_t last = std::min(text.find('|', first), text.size());
+        VKFORMER_TRY(const std::string text, config.string(name));
         std::string word;
-        for (const char c : std::string_view(text).substr(first, last - first))
-            if (c != ' ') word += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-        const auto found = std::ranges::find(words, word);
-        if (found == words.end() && !word.empty()) return config.unsupported(name, supported);
-        if (found != words.end()) named |= 1u << std::distance(words.begin(), found);
-        first = last + 1;
+        for (const char c : text + "|") {
+            if (c != '|') {
+                word += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+                continue;
+            }
+            word.erase(0, word.find_first_not_of(' '));
+            word.erase(word.find_last_not_of(' ') + 1);
+            if (!word.empty()) found.push_back(std::exchange(word, {}));
+        }
+    }
+    std::uint32_t named = 0;
+    for (const std::string& word : found) {
+        const auto known = std::ranges::find(words, word);
+        if (known == words.end()) {
+            std::string supported;
+            for (const std::string_view other : words)
+                supported += (supported.empty() ? "" : ", ") + std::string(other);
+            return config.unsupported(name, supported);
+        }
+        named |= 1u << std::distance(words.begin(), known);
     }
     return named;
 }
@@ -62,7 +75,7 @@ Result<void> expect_equal(const Config& config, std::string_view name, std::uint
     return config.unsupported(name, std::string(what) + " = " + std::to_string(value));
 }
 
-/// 0 where the field is below 1 or absent: there is none.
+/// 0 where the field is -1, 0 or absent: there is none.
 Result<std::uint32_t> read_optional_count(const Config& config, std::string_view name) {
     VKFORMER_TRY(const auto value, config.integer(name, {.fallback = -1, .min = -1, .max = 1 << 20}));
     return static_cast<std::uint32_t>(std::max<std::int64_t>(value, 0));
@@ -74,10 +87,16 @@ Result<RelativeTable> read_relative_table(const Config& config, const EncoderCon
     VKFORMER_TRY(table.max_distance, read_optional_count(config, "max_relative_positions"));
     if (table.max_distance == 0) table.max_distance = c.max_positions;
     table.span = table.buckets > 0 ? table.buckets : table.max_distance;
-    if (table.buckets == 1) return config.unsupported("position_buckets", "-1, and from 2 on");
-    if (table.buckets > 0 && table.max_distance <= table.buckets / 2 + 1)
-        return config.unsupported("max_relative_positions", "more than half of position_buckets and 1");
     return table;
+}
+
+/// That the buckets of all distances are numbers: up to half of them are distances one by one, the others go by a logarithm.
+Result<void> check_buckets(const Config& config, const RelativeTable& table, std::uint32_t positions) {
+    if (table.buckets == 1) return config.unsupported("position_buckets", "-1, and from 2 on");
+    const bool has_logarithm = table.buckets > 0 && positions - 1 > table.buckets / 2;
+    if (has_logarithm && table.max_distance <= table.buckets / 2 + 1)
+        return config.unsupported("max_relative_positions", "more than half of position_buckets and 1");
+    return {};
 }
 
 /// The table of distances and what it is projected with.
@@ -86,13 +105,17 @@ Result<void> read_relative_weights(const Config& config, const WeightReader& rea
     VKFORMER_TRY(const bool is_relative, config.boolean("relative_attention", false));
     VKFORMER_TRY(const bool shares_keys, config.boolean("share_att_key", false));
     VKFORMER_TRY(const RelativeTable table, read_relative_table(config, c));
-    if (!is_relative || !(c.c2p || c.p2c)) return {};
-    c.relative = table;
+    const bool counts = is_relative && (c.c2p || c.p2c);
+    if (counts) VKFORMER_CHECK(check_buckets(config, table, c.max_positions));
+    // A file has both where the config says so, used or not.
     const std::uint64_t d = c.hidden_size;
-    VKFORMER_TRY(w.relative, read.tensor("encoder.rel_embeddings.weight", {2 * std::uint64_t{table.span}, d}));
-    if (has_norm) {
+    if (has_norm && (is_relative || read.has("encoder.LayerNorm.weight"))) {
         VKFORMER_TRY(w.relative_norm, read.norm("encoder.LayerNorm", d, true));
     }
+    if (!is_relative) return {};
+    VKFORMER_TRY(w.relative, read.tensor("encoder.rel_embeddings.weight", {2 * std::uint64_t{table.span}, d}));
+    if (!counts) return {};
+    c.relative = table;
     for (std::size_t i = 0; i < w.layers.size() && !shares_keys; ++i) {
         const std::string name = "encoder.layer." + std::to_string(i) + ".attention.self.pos_";
         if (c.c2p) {

@@ -62,12 +62,12 @@ Result<void> Encoder::add_relative(const EncoderLayers& build, Graph& graph, std
     const RelativeTable& table = config_.relative;
     const auto span = static_cast<std::int32_t>(table.span);
     const auto reach = static_cast<std::int32_t>(relative_reach(table, len));
-    // All distances whose rows are in the slice, for longer texts too: the name tells which.
+    // All distances whose rows are in the slice, for longer texts too: the name tells which. Beyond the table they are alike.
     std::int32_t furthest = 0;
     const auto bucket = [&](std::int32_t distance) {
         return static_cast<std::int32_t>(table.bucket(static_cast<std::uint32_t>(distance)));
     };
-    while (furthest + 1 < static_cast<std::int32_t>(config_.max_positions) &&
+    while (furthest + 1 < static_cast<std::int32_t>(config_.max_positions) && bucket(furthest) < span &&
            (reach == span || bucket(furthest + 1) < reach))
         ++furthest;
     auto index = std::make_shared<std::vector<std::int32_t>>();

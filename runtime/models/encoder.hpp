@@ -85,7 +85,7 @@ public:
         : config_(config), weights_(std::move(head)), decoder_(std::move(decoder)) {}
 
     const EncoderConfig& config() const noexcept { return config_; }
-    /// Tokens of a batch of texts of `len` for which no tensor of scores by distance has more than 128 MiB: what the smallest devices bind.
+    /// Tokens of several texts of `len` for which no tensor of scores by distance has more than 128 MiB: what the smallest devices bind.
     std::uint32_t most_tokens(std::uint32_t len) const;
 
     /// Adds the forward pass. Errors: the builders', and InvalidArgument (len above max_positions, token_types for a model that

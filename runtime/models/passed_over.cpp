@@ -140,8 +140,7 @@ constexpr Known kTensors[] = {
     {"bert", "cls.*"},
     {"roberta xlm-roberta camembert mpnet jina_embeddings_v3", "lm_head.*"},
     {"distilbert", "vocab_transform.* vocab_layer_norm.* vocab_projector.* pre_classifier.*"},
-    {"deberta-v2",
-     "*pooler.dense.* *embeddings.position_embeddings.* cls.* lm_predictions.* mask_predictions.* *rel_embeddings.*"},
+    {"deberta-v2", "*pooler.dense.* *embeddings.position_embeddings.* cls.* lm_predictions.* mask_predictions.*"},
     {"modernbert", "head.* decoder.*"},
     {"gpt2", "*.attn.bias *.attn.masked_bias"},      // the causal mask
     {"marian m2m_100", "*embed_positions.weight*"},  // sinusoids

@@ -197,7 +197,7 @@ CASES = [
         19,
         "DebertaV2ForSequenceClassification",
         deberta(
-            20, 2, 2, 29, vocab=80, **BUCKETS, pos_att_type=["c2p", "p2c"], num_labels=3, embedding_size=26, pooler_hidden_act="tanh",
+            20, 2, 2, 29, vocab=80, **BUCKETS, pos_att_type=["c2p", "p2c"], num_labels=3, embedding_size=26, pooler_hidden_act="gelu",
         ),  # fmt: skip
         tokens=True,
     ),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// Folders that are no encoder, or not quite: each gives an error that says what is wrong.
 #include <fstream>
+#include <limits>
 
 #include <nlohmann/json.hpp>
 
@@ -98,6 +99,9 @@ TEST_CASE("config fields that would change an encoder's arithmetic are refused b
     refused(kDeberta, "conv_kernel_size", 3);
     refused(kDeberta, "pos_att_type", {"c2p", "p2p"});
     refused(kDeberta, "pos_att_type", "c2p|p2p");
+    refused(kDeberta, "pos_att_type", {"C2P"});
+    refused(kDeberta, "pos_att_type", {"c2p|p2c"});
+    refused(kDeberta, "pos_att_type", "c 2p");
     refused(kDeberta, "pos_att_type", 3, ErrorCode::CorruptFile);
     refused(kDeberta, "norm_rel_ebd", "batch_norm");
     refused(kDeberta, "position_buckets", 1);
@@ -284,6 +288,36 @@ TEST_CASE("distances of DeBERTa fall into the buckets of its authors' code", "[m
     CHECK(buckets(5, 48, {2, 3, 4, 5, 10, 30, 47, 48, 60}) == Numbers{2, 3, 3, 3, 3, 3, 3, 4, 4});
     CHECK(buckets(0, 48, {0, 5, 1000}) == Numbers{0, 5, 1000});
     CHECK(buckets(1u << 20, (1u << 19) + 2, {1u << 20}).front() > 1u << 20);  // a tiny logarithm below a large one
+}
+
+TEST_CASE("fields of DeBERTa are refused where they count", "[models][encoder]") {
+    const auto load = [](const json& changes) {
+        json config = encoder_json(kDeberta);
+        config.update(changes);
+        return load_encoder_with(kDeberta, config, encoder_tensors(kDeberta));
+    };
+    CHECK(load({{"pos_att_type", " C2P | p2c "}}));
+    CHECK(load({{"pos_att_type", json::array()}, {"max_relative_positions", 4}}));
+    CHECK(load({{"relative_attention", false}, {"position_buckets", 1}}));
+    // Buckets whose logarithm no distance reaches: up to 3 tokens apart there is one each.
+    CHECK(load({{"max_position_embeddings", 4}, {"max_relative_positions", 4}}));
+    check_refused(load({{"max_position_embeddings", 5}, {"max_relative_positions", 4}}), ErrorCode::UnsupportedConfig,
+                  "max_relative_positions");
+}
+
+TEST_CASE("texts of an encoder with scores by distance are fewer where they are long", "[models][encoder]") {
+    models::EncoderConfig c;
+    c.heads = 12;
+    CHECK(models::Encoder(c, {}).most_tokens(512) == std::numeric_limits<std::uint32_t>::max());
+    c.relative = {.span = 256, .buckets = 256, .max_distance = 512};
+    constexpr std::uint64_t kMost = 1u << 25;
+    for (const auto& [len, width] : {std::pair{32u, 64u}, std::pair{512u, 512u}, std::pair{4096u, 4096u}}) {
+        const std::uint64_t tokens = models::Encoder(c, {}).most_tokens(len);
+        CHECK(tokens * c.heads * width <= kMost);
+        CHECK((tokens + 1) * c.heads * width > kMost);
+    }
+    c.heads = 1u << 20;
+    CHECK(models::Encoder(c, {}).most_tokens(64) == 0);  // one text goes through all the same
 }
 
 TEST_CASE("encoders in GGUF files that are not done are refused by name", "[models][encoder][gguf][errors]") {

@@ -82,13 +82,16 @@ std::vector<LastBlock> places_in(std::span<std::byte> file, bool is_gguf) {
 }
 
 /// Heads for training, and towers of pictures beside a language model, that files have and none of the graphs reads.
-bool is_of_other_graphs(const std::string& name) {
-    return name.starts_with("pooler.") || name.starts_with("cls.predictions.") || name.starts_with("model.visual.") ||
-           name.ends_with("embeddings.mask_token");
+bool is_of_other_graphs(const std::string& name, bool has_head) {
+    return (name.starts_with("pooler.") && !has_head) || name.starts_with("cls.predictions.") ||
+           name.starts_with("model.visual.") || name.ends_with("embeddings.mask_token");
 }
 
 /// The tensors of a file that may hold what is no number; all others must be refused by name.
 std::vector<std::string> unread_in(const fs::path& model, const fs::path& weights, Load load) {
+    const fs::path config = model / "config.json";
+    const bool has_head =
+        fs::exists(config) && read_file(config).find("ForSequenceClassification") != std::string::npos;
     const std::vector<std::byte> original = read_bytes(weights);
     REQUIRE_FALSE(load(model));
     std::vector<std::byte> changed = original;
@@ -100,7 +103,7 @@ std::vector<std::string> unread_in(const fs::path& model, const fs::path& weight
         std::ranges::copy(kept, place.block.begin());
         const std::optional<Error> error = load(model);
         if (!error) {
-            if (!is_of_other_graphs(place.name)) unread.push_back(place.name);
+            if (!is_of_other_graphs(place.name, has_head)) unread.push_back(place.name);
             continue;
         }
         CAPTURE(place.name, error->message);

@@ -76,10 +76,10 @@ Result<void> check_outputs(std::uint64_t numbers) {
     constexpr std::uint64_t kMostNumbers = std::uint64_t{1} << 32;
     if (numbers <= kMostNumbers) return {};
     return Error{ErrorCode::InvalidArgument,
-                 "what is asked for has " + std::to_string(numbers >> 20) + " Mi numbers, and up to " +
-                     std::to_string(kMostNumbers >> 20) +
-                     " Mi (16 GiB) are given at a time: take fewer or shorter sequences, or leave out --attentions or "
-                     "--hidden-states"};
+                 "what is asked for has " + std::to_string(numbers) + " numbers, and up to " +
+                     std::to_string(kMostNumbers) +
+                     " (16 GiB) are given at a time: take fewer or shorter sequences, or less with them (--attentions, "
+                     "--hidden-states)"};
 }
 
 Result<std::vector<formats::NamedTensor>> read_outputs(graph::Program& program, const NamedValues& values) {
