@@ -110,15 +110,18 @@ TEST_CASE("forward: bad input is said", "[cli][forward][errors]") {
     const TemporaryFolder folder_of_long;
     fs::copy(goldens_dir() / "decoders/llama_gqa_odd", folder_of_long.path() / "long");
     write_config_with(folder_of_long / "long", {{"max_position_embeddings", 1 << 20}});
-    const auto refuses_long = [&](std::uint64_t len, const std::string& option, const std::string& what) {
+    fs::copy(goldens_dir() / "modern_encoders/modernbert_h24", folder_of_long.path() / "long_encoder");
+    write_config_with(folder_of_long / "long_encoder", {{"max_position_embeddings", 1 << 20}});
+    const auto refuses_long = [&](const std::string& model, std::uint64_t len, const std::string& what) {
         must(formats::write_safetensors(in, std::vector<formats::NamedTensor>{
                                                 {"input_ids", integers(std::vector<std::int64_t>(len, 7), {1, len})}}));
-        refuses(
-            "forward --model " + (folder_of_long / "long").string() + " -i " + in + " -o " + out + " -d cpu " + option,
-            what);
+        refuses("forward --model " + (folder_of_long.path() / model).string() + " -i " + in + " -o " + out +
+                    " -d cpu --attentions",
+                what);
     };
-    refuses_long(27000, "--attentions", "a layer has 3 weights for each of 1 x 27000 x 27000 tokens");
-    refuses_long(26000, "--attentions", "16 GiB");
+    refuses_long("long", 27000, "a layer has 3 weights for each of 1 x 27000 x 27000 tokens");
+    refuses_long("long", 26000, "16 GiB");
+    refuses_long("long_encoder", 20000, "16 GiB");
     std::ofstream(in) << "not a safetensors file";
     refuses("forward --model " + marian_case("relu_d30_h5_h3") + " -i " + in + " -o " + out + " --device cpu",
             "in.safetensors");

@@ -147,6 +147,15 @@ TEST_CASE("a decoder whose config says that it is not causal sees to both sides"
     check_golden(hidden_states(encoder, golden_of(name)), golden_of(name), "last_hidden_state", kModelBound);
 }
 
+TEST_CASE("a Jina v3 has the positions of its class where its config says nothing", "[models][encoder][golden]") {
+    const std::string name = "modern_encoders/jina_v3_h24";
+    const auto encoder = load_changed(name, &models::load_jina_embeddings, [](nlohmann::json& config, auto&) {
+        CHECK(config["rope_parameters"]["rope_theta"] == 20000);
+        config.erase("rope_parameters");
+    });
+    check_golden(hidden_states(encoder, golden_of(name)), golden_of(name), "last_hidden_state", kModelBound);
+}
+
 TEST_CASE("a Nomic BERT has the fields that were published, and the names of transformers' modules",
           "[models][encoder][golden]") {
     const std::string name = "modern_encoders/nomic_bert_h24";
