@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "cli/input_features.hpp"
 #include "cli/run_program.hpp"
 #include "formats/safetensors.hpp"
 #include "support/backends.hpp"
@@ -27,22 +28,6 @@ std::vector<std::string> cases_with_layers() {
             names.push_back(fs::relative(entry.path().parent_path(), goldens_dir()).generic_string());
     std::ranges::sort(names);
     return names;
-}
-
-/// [batch, frames, bins] of a golden as [batch, bins, frames], which is how Hugging Face's processor gives it.
-formats::NamedTensor features_of(const Golden& golden) {
-    const Shape shape = golden.shape("input_features");
-    const auto values = golden.floats("input_features");
-    const auto turned = std::make_shared<std::vector<float>>(values.size());
-    for (std::size_t i = 0; i < values.size(); ++i) {
-        const std::size_t bin = i % shape[2], frame = i / shape[2] % shape[1], b = i / shape[2] / shape[1];
-        (*turned)[(b * shape[2] + bin) * shape[1] + frame] = values[i];
-    }
-    return {"input_features",
-            {.dtype = DType::f32,
-             .shape = {shape[0], shape[2], shape[1]},
-             .bytes = std::as_bytes(std::span(*turned)),
-             .owner = turned}};
 }
 
 std::vector<formats::NamedTensor> inputs_of(const Golden& golden) {

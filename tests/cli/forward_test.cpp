@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "cli/input_features.hpp"
 #include "cli/run_program.hpp"
 #include "cpu/backend.hpp"
 #include "formats/safetensors.hpp"
@@ -167,18 +168,6 @@ TEST_CASE("forward: language models and text encoders", "[cli][forward]") {
 
 namespace {
 
-/// [batch, frames, bins] of a golden as [batch, bins, frames], which is how Hugging Face's processor gives it.
-FloatsOfTensor bins_first(const Golden& golden, const std::string& name) {
-    const Shape shape = golden.shape(name);
-    const auto values = golden.floats(name);
-    std::vector<float> turned(values.size());
-    for (std::size_t b = 0; b < shape[0]; ++b)
-        for (std::size_t frame = 0; frame < shape[1]; ++frame)
-            for (std::size_t bin = 0; bin < shape[2]; ++bin)
-                turned[(b * shape[2] + bin) * shape[1] + frame] = values[(b * shape[1] + frame) * shape[2] + bin];
-    return {{shape[0], shape[2], shape[1]}, std::move(turned)};
-}
-
 /// A tensor of the output beside one of the golden.
 void check_output(const formats::Safetensors& file, const std::string& output, const Golden& golden,
                   const std::string& name, double bound) {
@@ -212,16 +201,14 @@ TEST_CASE("forward: what hears and what sees", "[cli][forward][speech][vision]")
     };
     for (const std::string name : {"whisper_d20_untied", "whisper_english"}) {
         const Golden golden("speech/" + name + "/golden.safetensors");
-        const FloatsOfTensor features = bins_first(golden, "input_features");
         const auto file =
-            pass("speech/" + name,
-                 {{"input_features", features.tensor()}, {"decoder_input_ids", golden.tensor("decoder_input_ids")}},
+            pass("speech/" + name, {features_of(golden), {"decoder_input_ids", golden.tensor("decoder_input_ids")}},
                  " --attentions");
         check_output(file, "logits", golden, "logits", bound);
         check_output(file, "encoder_last_hidden_state", golden, "encoder_last_hidden_state", bound);
         check_output(file, "last_hidden_state", golden, "decoder_last_hidden_state", bound);
         const std::uint64_t batch = golden.shape("logits")[0], len = golden.shape("logits")[1],
-                            positions = features.shape[2] / 2;
+                            positions = golden.shape("input_features")[1] / 2;
         for (const auto& [attentions, queries, keys] :
              {std::tuple{"encoder_attentions.0", positions, positions}, std::tuple{"decoder_attentions.0", len, len},
               std::tuple{"cross_attentions.0", len, positions}}) {
