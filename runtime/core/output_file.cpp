@@ -82,16 +82,6 @@ Result<int> opened(const fs::path& path, int file) {
     return file;
 }
 
-/// A file of a name of its own beside `target`, which `name` becomes. -1: errno says why not.
-int open_temporary(const fs::path& target, bool is_private, fs::path& name) {
-    for (;;) {
-        name = temporary_name(target);
-        const int file = platform::create_file(name, is_private);
-        // A process of this number was killed here before: in containers they all have the same.
-        if (file >= 0 || errno != EEXIST) return file;
-    }
-}
-
 }  // namespace
 
 void remove_unfinished_files() noexcept {
@@ -116,12 +106,13 @@ Result<OutputFile> OutputFile::create(const fs::path& path) {
     // Another file could be put in the place of one that is not to be written.
     if (before && !platform::may_write(target.path)) return write_error(path, errno);
 
-    fs::path temporary;
-    const int file = open_temporary(target.path, before.has_value(), temporary);
-    VKFORMER_CHECK(opened(path, file));
-    OutputFile output(file, path);
-    output.name_temporary(target.path, std::move(temporary));
-    if (before) platform::copy_permissions(target.path, file);
+    OutputFile output(-1, path);
+    output.target_ = target.path;
+    output.temporary_ = temporary_name(target.path);
+    // Before the file is there: it may be a signal's turn at any moment.
+    output.slot_ = remember(output.temporary_.native());
+    VKFORMER_TRY(output.file_, opened(path, platform::create_file(output.temporary_, before.has_value())));
+    if (before) platform::copy_permissions(target.path, output.file_);
     return output;
 }
 
@@ -133,15 +124,12 @@ OutputFile::OutputFile(OutputFile&& other) noexcept
       slot_(std::exchange(other.slot_, -1)) {}
 
 OutputFile::~OutputFile() {
-    if (file_ < 0) return;
-    platform::close_file(file_);
-    remove_temporary();
-}
-
-void OutputFile::name_temporary(fs::path target, fs::path temporary) {
-    slot_ = remember(temporary.native());
-    target_ = std::move(target);
-    temporary_ = std::move(temporary);
+    if (file_ < 0) {
+        forget(slot_);
+    } else {
+        platform::close_file(file_);
+        remove_temporary();
+    }
 }
 
 void OutputFile::remove_temporary() noexcept {

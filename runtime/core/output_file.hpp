@@ -28,7 +28,6 @@ public:
 
 private:
     OutputFile(int file, std::filesystem::path path) : file_(file), path_(std::move(path)) {}
-    void name_temporary(std::filesystem::path target, std::filesystem::path temporary);
     void remove_temporary() noexcept;
 
     int file_;

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT
 #include "core/temporary_name.hpp"
 
-#include <atomic>
-#include <string>
-
-#include "core/platform/process.hpp"
+#include <array>
+#include <cstdio>
+#include <random>
 
 namespace vkformer {
 
 std::filesystem::path temporary_name(const std::filesystem::path& path) {
-    static std::atomic<unsigned> counter = 0;
+    std::random_device device;
+    std::array<char, 24> ending{};
+    std::snprintf(ending.data(), ending.size(), ".%08x%08x.tmp", unsigned{device()}, unsigned{device()});
     std::filesystem::path name = path;
-    name += "." + std::to_string(platform::process_id()) + "-" + std::to_string(counter++) + ".tmp";
+    name += ending.data();
     return name;
 }
 

@@ -5,8 +5,8 @@
 
 namespace vkformer {
 
-/// A name beside `path` for a file that is renamed to `path` when it is whole. No other call gives it, in this process or in another
-/// that runs; what a process left that was killed may have it. Thread-safe.
+/// A name beside `path` for a file that is renamed to `path` when it is whole: 64 random bits, so that no other call gives it, in this
+/// process or in any that has the same folder (in containers they all have the same number). Thread-safe.
 std::filesystem::path temporary_name(const std::filesystem::path& path);
 
 }  // namespace vkformer
