@@ -81,6 +81,10 @@ struct GeneratorOptions {
     std::uint32_t context = 0;  ///< tokens of a sequence at most, prompt included; 0: the model's, at most 4096
     std::uint32_t batch = 1;    ///< sequences that are generated together
     BeamSearch beam_search;
+    /// A smaller model of the same vocabulary, a folder or a GGUF file, that guesses what follows; this model checks several guesses in one
+    /// pass (speculative decoding, Leviathan et al. 2023). It computes on the same device, with the same precision, weights and cache. Not
+    /// with a batch, beams, or layers that keep a state. Empty: there is none.
+    std::filesystem::path draft;
     /// Loaded beside the model's weights, which stay as they are: each generation says which of them count. Their ranks are 4096 together at
     /// most.
     std::vector<Adapter> adapters;
@@ -112,6 +116,12 @@ struct GenerateOptions {
     /// For one text at a time; not with beams, log_probs, a constraint, min_tokens, or penalties and bans that look at what was chosen
     /// before.
     std::uint32_t prompt_lookup = 0;
+    /// How many tokens the draft model guesses at a time at most, 64 at most: the text is the same (but for rounding where two tokens tie),
+    /// drawn ones too, and comes sooner where the two models agree. By what guesses and checks take and how many are right, fewer are made,
+    /// or none; wrong ones cost a call 1 % and four checks at most. 0: none. No number: kDraftTokens where there is a draft model and nothing
+    /// is asked for that prompt_lookup does not go with. A number is refused beside those and without a draft model.
+    std::optional<std::uint32_t> draft_tokens;
+    static constexpr std::uint32_t kDraftTokens = 7;
     /// What the text has to be. It ends where it is whole and nothing may follow, or where the model ends it and it is whole; only a limit
     /// or a stop text cuts it. Not with ignore_end, min_tokens or beams.
     std::optional<Constraint> constraint;
@@ -145,7 +155,7 @@ struct GenerationTimings {
     double prompt_seconds = 0, decode_seconds = 0;
     std::uint64_t prompt_tokens = 0;  ///< computed, those reused not counted
     std::uint64_t decode_steps = 0;   ///< each gives a token of every sequence in the batch, and the right guesses
-    std::uint64_t guessed_tokens = 0, accepted_tokens = 0;  ///< of prompt_lookup: in all, and the right ones
+    std::uint64_t guessed_tokens = 0, accepted_tokens = 0;  ///< in all, and the right ones
 };
 
 struct Message {

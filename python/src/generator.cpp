@@ -101,6 +101,7 @@ void bind_options(nb::module_& module) {
             [](GenerateOptions& o, const nb::list& stop) { o.stop = texts_of(stop); })
         .def_rw("ignore_end", &GenerateOptions::ignore_end)
         .def_rw("prompt_lookup", &GenerateOptions::prompt_lookup)
+        .def_rw("draft_tokens", &GenerateOptions::draft_tokens)
         .def_rw("log_probs", &GenerateOptions::log_probs)
         .def_rw("constraint", &GenerateOptions::constraint)
         .def_prop_rw(
@@ -123,7 +124,7 @@ void bind_generator(nb::module_& module) {
             [](HeldGenerator* self, const nb::bytes& path, const CommonOptions& common, const nb::object& on_progress,
                bool convert_weights, bool cache_q8_0, std::uint32_t context, std::uint32_t batch, std::uint32_t beams,
                std::optional<float> length_penalty, std::optional<std::uint32_t> early_stopping,
-               const nb::list& adapters) {
+               const std::optional<nb::bytes>& draft, const nb::list& adapters) {
                 new (self) HeldGenerator(
                     path_of(path),
                     common.in(GeneratorOptions{.weights = storage_of(convert_weights),
@@ -131,12 +132,13 @@ void bind_generator(nb::module_& module) {
                                                .context = context,
                                                .batch = batch,
                                                .beam_search = beam_search_of(beams, length_penalty, early_stopping),
+                                               .draft = draft ? path_of(*draft) : std::filesystem::path(),
                                                .adapters = adapters_of(adapters)}),
                     on_progress);
             },
             nb::arg("path"), nb::arg("common"), nb::arg("on_progress").none(), nb::kw_only(),
             nb::arg("convert_weights"), nb::arg("cache_q8_0"), nb::arg("context"), nb::arg("batch"), nb::arg("beams"),
-            nb::arg("length_penalty").none(), nb::arg("early_stopping").none(), nb::arg("adapters"))
+            nb::arg("length_penalty").none(), nb::arg("early_stopping").none(), nb::arg("draft").none(), nb::arg("adapters"))
         .def(
             "generate",
             [](HeldGenerator& self, const nb::list& given, const GenerateOptions& options, const nb::object& on_text,

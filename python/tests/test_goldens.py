@@ -178,6 +178,22 @@ def test_prompt_lookup(generator: vkformer.Generator) -> None:
         generator.generate(prompt, max_tokens=4, prompt_lookup=6, presence_penalty=1)
 
 
+def test_draft_model(generator: vkformer.Generator) -> None:
+    prompt = read_json("decoder_text", "expected.json")["prompts"][0]["prompt"]
+    drawn: vkformer.GenerateArguments = {"temperature": 1, "seed": 3}
+    with vkformer.Generator(TEXTS, "cpu", draft=TEXTS) as drafting:
+        for arguments in (vkformer.GenerateArguments(), drawn):
+            plain = generator.generate(prompt, max_tokens=32, **arguments)
+            assert drafting.generate(prompt, max_tokens=32, **arguments).tokens == plain.tokens
+            assert drafting.timings.guessed_tokens > 0
+            assert drafting.generate(prompt, max_tokens=32, draft_tokens=0, **arguments).tokens == plain.tokens
+            assert drafting.timings.guessed_tokens == 0
+        with pytest.raises(vkformer.InvalidArgumentError, match="presence"):
+            drafting.generate(prompt, max_tokens=4, draft_tokens=6, presence_penalty=1)
+    with pytest.raises(vkformer.InvalidArgumentError, match="none was named"):
+        generator.generate(prompt, max_tokens=4, draft_tokens=6)
+
+
 def test_log_probabilities(generator: vkformer.Generator) -> None:
     plain = generator.generate("Hello", max_tokens=12)
     assert plain.log_probs == []

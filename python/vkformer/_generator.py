@@ -33,6 +33,8 @@ class GenerateArguments(TypedDict, total=False):
     prompt_lookup: so many tokens at a time are guessed from what prompt and answer have said before and checked in one pass
         of the model, 64 at most; the text is the same, and comes sooner where it repeats what it has read. Not with
         batches, beams, log_probs, constraints, min_tokens and penalties.
+    draft_tokens: so many tokens at a time are guessed at most by the Generator's draft model, 64 at most; 0: none. None: as
+        many as pay, wherever nothing is asked for that prompt_lookup does not go with.
     log_probs: how likely the model found each token, and so many of the likeliest in its place, 0 to 20; None: nothing of
         that. Not with beams.
     json_schema, json_object, regex, choice: what the text has to be, one of them: JSON that a schema (a dict or its text)
@@ -60,6 +62,7 @@ class GenerateArguments(TypedDict, total=False):
     stop: str | Iterable[str]
     ignore_end: bool
     prompt_lookup: SupportsIndex
+    draft_tokens: SupportsIndex | None
     log_probs: SupportsIndex | None
     json_schema: Mapping[str, Any] | str
     json_object: bool
@@ -136,7 +139,7 @@ def _options(arguments: Mapping[str, Any]) -> _core.GenerateOptions:
             options.max_tokens = _inputs.uint(value, name)
         elif name == "prompt_lookup":
             options.prompt_lookup = _inputs.uint(value, name)
-        elif name in ("min_tokens", "log_probs"):
+        elif name in ("min_tokens", "log_probs", "draft_tokens"):
             setattr(options, name, None if value is None else _inputs.uint(value, name))
         elif name == "seed":
             options.seed = _inputs.seed(value)
@@ -186,6 +189,8 @@ class Generator(Model[_core.Generator]):
         GGUF model. Each call says which of them count.
     beams, length_penalty, early_stopping: beam search as Hugging Face's generate() has it; 1: none; 0 and None: what the
         model folder says. early_stopping is "heuristic", "always" or "never".
+    draft: a smaller model of the same vocabulary, a folder or a GGUF file, that guesses what follows; this model checks
+        several guesses in one pass. The text is the same, and comes sooner where the two agree. Not with a batch or beams.
     Further keyword arguments: vkformer.CommonArguments.
 
     Raises: as Translator; InvalidArgumentError also for a context, a cache or a beam search that does not fit the model.
@@ -204,6 +209,7 @@ class Generator(Model[_core.Generator]):
         beams: SupportsIndex = 0,
         length_penalty: SupportsFloat | None = None,
         early_stopping: Literal["heuristic", "always", "never"] | None = None,
+        draft: Path | None = None,
         adapters: Mapping[str, Path] | None = None,
         **common: Unpack[CommonArguments],
     ) -> None:
@@ -222,6 +228,7 @@ class Generator(Model[_core.Generator]):
                 early_stopping=None
                 if early_stopping is None
                 else _EARLY_STOPPING[_inputs.choice(early_stopping, "early_stopping", tuple(_EARLY_STOPPING))],
+                draft=None if draft is None else _inputs.path(draft),
                 adapters=[
                     (_inputs.text(name, "a name of adapters"), _inputs.path(folder))
                     for name, folder in (adapters or {}).items()

@@ -230,7 +230,7 @@ class GenerationTimings:
     """Each gives a token of every sequence in the batch, and the right guesses."""
     guessed_tokens: int
     accepted_tokens: int
-    """Of prompt_lookup: in all, and the right ones."""
+    """In all, and the right ones."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -295,8 +295,11 @@ Result<BatchSequence> GenerationEngine::Impl::sequence(
         VKFORMER_CHECK(
             made.sequence.constraint->allowed());  // here, where the caller can be told, and no other waits for it
     }
-    if (asked.prompt_lookup > 0)
-        return invalid("prompt look-up is for one text at a time, which a Generator makes: leave it out");
+    if (asked.prompt_lookup > 0 || asked.draft_tokens.value_or(0) > 0)
+        return invalid(
+            "tokens are guessed (by prompt look-up or a draft model) for one text at a time, which a Generator makes: "
+            "leave "
+            "it out");
     if (!asked.sampling) {
         VKFORMER_TRY(made.sample, defaults.sample);
         made.repetition = defaults.repetition_penalty;
@@ -374,6 +377,8 @@ EngineStats GenerationEngine::stats() const {
 Result<GenerationEngine> GenerationEngine::load(const std::filesystem::path& path, const EngineOptions& options) {
     if (options.generator.beam_search.beams > 1)
         return invalid("an engine generates one sequence per request: leave out the beams");
+    if (!options.generator.draft.empty())
+        return invalid("a draft model guesses for one text at a time, which a Generator makes: leave it out");
     api::OpeningBackend opening(api::open_options(options.generator));
     VKFORMER_TRY(auto language, api::load_language_model(path, options.generator.adapters));
     const models::Decoder& model = *language.model;

@@ -58,6 +58,7 @@ std::string_view to_string(Finish finish) noexcept {
 struct Generator::Impl {
     GeneratorOptions options;
     api::LanguageModel language;
+    std::unique_ptr<models::Decoder> draft;  // none: GeneratorOptions::draft is empty
     api::OpenedBackend device;
     std::variant<decoding::DecoderSession, decoding::BeamSession> session;
     GenerationTimings timings;
@@ -69,10 +70,51 @@ struct Generator::Impl {
         return std::visit([](const auto& s) -> const decoding::DecoderSessionOptions& { return s.options(); }, session);
     }
 
-    Result<void> set_rules(const graph::SampleOptions& sample, const decoding::Penalties& penalties,
-                           std::uint32_t lookup) {
-        if (auto* const one = std::get_if<decoding::DecoderSession>(&session))
-            return one->set_sampling(sample, penalties, lookup);
+    /// Errors: InvalidArgument (two sources of guesses, no draft model, or what goes with none).
+    Result<void> check_guesses(const GenerateOptions& asked) const {
+        const bool drafts = asked.draft_tokens.value_or(0) > 0;
+        if (!drafts && asked.prompt_lookup == 0) return {};
+        const auto invalid = [](const char* message) { return Error{ErrorCode::InvalidArgument, message}; };
+        if (drafts && !draft)
+            return invalid(
+                "draft_tokens are guessed by a draft model, and none was named: name one when the model is loaded");
+        if (drafts && asked.prompt_lookup > 0)
+            return invalid("guesses are those of prompt look-up or of the draft model: leave out one of the two");
+        if (asked.log_probs)
+            return invalid(
+                "guessed tokens (of prompt look-up or a draft model) have no log-probabilities: leave out one of the "
+                "two");
+        if (asked.constraint)
+            return invalid(
+                "guessed tokens (of prompt look-up or a draft model) are checked before it is known what the "
+                "constraint "
+                "lets follow: leave out one of the two");
+        return {};
+    }
+
+    /// What guesses are asked for of whoever makes them. Those of the draft model go without saying where they can be.
+    struct Guesses {
+        std::uint32_t count = 0;
+        bool drafts = false, may_be_none = false;
+    };
+    Guesses guesses(const GenerateOptions& asked) const noexcept {
+        if (asked.prompt_lookup > 0 || !draft) return {.count = asked.prompt_lookup};
+        const bool is_free = !asked.log_probs && !asked.constraint;
+        return {.count = asked.draft_tokens.value_or(is_free ? GenerateOptions::kDraftTokens : 0),
+                .drafts = true,
+                .may_be_none = !asked.draft_tokens};
+    }
+
+    Result<void> set_rules(const graph::SampleOptions& sample, const decoding::Penalties& penalties, Guesses wanted) {
+        if (auto* const one = std::get_if<decoding::DecoderSession>(&session)) {
+            if (wanted.may_be_none) {
+                decoding::DecoderSessionOptions would = one->options();
+                would.penalties = penalties;
+                would.guesses = wanted.count;
+                if (!decoding::check_guesses(*language.model, would)) wanted.count = 0;
+            }
+            return one->set_sampling(sample, penalties, wanted.count, wanted.drafts && wanted.count > 0);
+        }
         return std::get<decoding::BeamSession>(session).set_penalties(penalties);
     }
 
@@ -127,7 +169,7 @@ struct Generator::Impl {
                               .min_tokens = min_tokens,
                               .ends = std::move(ends),
                               .rules = std::move(rules)},
-                             asked.prompt_lookup);
+                             guesses(asked));
         }
         for (const auto& [token, bias] : wanted->logit_bias) rules.drop_bias(token);
         return set_rules({.temperature = wanted->temperature,
@@ -142,7 +184,7 @@ struct Generator::Impl {
                           .min_tokens = min_tokens,
                           .ends = std::move(ends),
                           .rules = std::move(rules)},
-                         asked.prompt_lookup);
+                         guesses(asked));
     }
 
     std::uint32_t score_context() const noexcept {
@@ -210,6 +252,31 @@ std::uint32_t Generator::score_context() const noexcept { return impl_->score_co
 
 namespace {
 
+/// Errors: those of the model; InvalidArgument (another vocabulary, or options that a draft model does not go with).
+Result<std::unique_ptr<models::Decoder>> load_draft(const GeneratorOptions& options, const api::LanguageModel& language,
+                                                    bool has_beams) {
+    if (options.draft.empty()) return std::unique_ptr<models::Decoder>();
+    const auto invalid = [](std::string message) { return Error{ErrorCode::InvalidArgument, std::move(message)}; };
+    if (options.batch > 1 || has_beams)
+        return invalid(
+            "a draft model guesses for one sequence at a time: leave it out, or the batch and the beams (of which a "
+            "model's generation_config.json may have some)");
+    VKFORMER_CHECK(decoding::check_guesses(*language.model, {.guesses = GenerateOptions::kDraftTokens}));
+    VKFORMER_TRY(auto draft, api::load_language_model(options.draft, {}));
+    const text::Tokenizer *const its = draft.tokenizer(), *const ours = language.tokenizer();
+    if (its && ours) {
+        const std::size_t count = std::min(its->vocab_size(), ours->vocab_size());
+        for (std::size_t i = 0; i < count; ++i) {
+            const auto token = static_cast<std::int32_t>(i);
+            if (its->piece(token) != ours->piece(token))
+                return invalid(options.draft.string() + ": a draft model needs the model's own vocabulary, and token " +
+                               std::to_string(i) + " is \"" + its->piece(token) + "\" there, \"" + ours->piece(token) +
+                               "\" here: name a smaller model of the same family");
+        }
+    }
+    return std::move(draft.model);
+}
+
 Result<std::variant<decoding::DecoderSession, decoding::BeamSession>> open_session(
     graph::Backend& backend, const models::Decoder& model, decoding::DecoderSessionOptions options,
     const std::optional<decoding::BeamRules>& beams) {
@@ -231,13 +298,22 @@ Result<Generator> Generator::load(const std::filesystem::path& path, const Gener
     auto wanted = api::session_options(options, {.temperature = 0});
     VKFORMER_CHECK(model.check_cache(wanted.cache));  // before kernels are tried on the device
     VKFORMER_TRY(const auto beams, beam_rules(options.beam_search, language.text.defaults));
+    VKFORMER_TRY(auto draft, load_draft(options, language, beams.has_value()));
+    if (draft)
+        for (const std::string& note : draft->notes) model.notes.push_back("the draft model: " + note);
     VKFORMER_TRY(auto device, opening.get([&] {
         return api::decoder_workload(model, api::session_options(options, {.temperature = 0}), beams);
     }));
     api::choose_chunks(*device.backend, wanted);
     VKFORMER_TRY(auto session, open_session(*device.backend, model, wanted, beams));
+    if (draft) {
+        auto& checking = std::get<decoding::DecoderSession>(session);
+        VKFORMER_TRY(auto made, decoding::DraftSession::create(*device.backend, *draft, checking.options()));
+        checking.set_draft(std::move(made));
+    }
     return Generator(std::unique_ptr<Impl>(new Impl{.options = options,
                                                     .language = std::move(language),
+                                                    .draft = std::move(draft),
                                                     .device = std::move(device),
                                                     .session = std::move(session),
                                                     .timings = {}}));
@@ -291,13 +367,7 @@ Result<std::vector<Generation>> Generator::generate_tokens(std::span<const std::
     VKFORMER_CHECK(impl_->check_beams(options));
     if (!has_tokenizer() && !impl_->language.stops(options).empty()) return impl_->language.text.tokenizer.error();
     VKFORMER_TRY(const auto constraint, impl_->language.constraint(options, *impl_->constraints));
-    if (options.log_probs && options.prompt_lookup > 0)
-        return Error{ErrorCode::InvalidArgument, "prompt look-up tells no log-probabilities: leave out one of the two"};
-    if (constraint && options.prompt_lookup > 0)
-        return Error{
-            ErrorCode::InvalidArgument,
-            "prompt look-up checks tokens before it is known what the constraint lets follow: leave out one of "
-            "the two"};
+    VKFORMER_CHECK(impl_->check_guesses(options));
     VKFORMER_TRY(const std::vector<float> adapters, impl_->language.adapter_scales(options.adapters));
     VKFORMER_CHECK(impl_->set_sampling(options));
     std::vector<decoding::Request> requests;

@@ -28,23 +28,27 @@ Result<void> check_penalties(const Penalties& penalties, std::uint32_t vocab) {
     return check_rules(penalties.rules, vocab);
 }
 
-Result<void> check_lookup(const models::Decoder& model, const DecoderSessionOptions& options) {
-    if (options.lookup == 0) return {};
+Result<void> check_guesses(const models::Decoder& model, const DecoderSessionOptions& options) {
+    if (options.guesses == 0) return {};
     const Penalties& penalties = options.penalties;
     const auto refused = [](const char* what) {
         return invalid(
-            std::string("prompt look-up checks tokens before it is known what was chosen before them, which ") + what +
+            std::string("guessed tokens (of prompt look-up or a draft model) are checked before it is known what was "
+                        "chosen before them, which ") +
+            what +
             " would have to know: leave out one of the two (a model's generation_config.json may be what "
             "asks for the other)");
     };
-    if (options.lookup > DecoderSessionOptions::kMostLookup)
-        return invalid("a look-up of " + std::to_string(options.lookup) + " tokens was asked for, at most " +
-                       std::to_string(DecoderSessionOptions::kMostLookup) + " are checked at a time");
+    if (options.guesses > DecoderSessionOptions::kMostGuesses)
+        return invalid(std::to_string(options.guesses) + " guesses of tokens were asked for, at most " +
+                       std::to_string(DecoderSessionOptions::kMostGuesses) + " are checked at a time");
     if (model.config().keeps_states())
         return invalid(
-            "prompt look-up takes wrong guesses back, and layers of this model keep a state of the sequence, which "
-            "cannot: leave the look-up out");
-    if (options.rows > 1) return invalid("prompt look-up is for one sequence at a time, not for a batch of them");
+            "wrong guesses of tokens (of prompt look-up or a draft model) are taken back, and layers of this model "
+            "keep a "
+            "state of the sequence, which cannot: leave the guesses out");
+    if (options.rows > 1)
+        return invalid("prompt look-up and draft models are for one sequence at a time, not for a batch of them");
     if (penalties.counts()) return refused("a penalty of repetition, presence or frequency");
     if (penalties.no_repeat_ngram > 0) return refused("a ban of repeated n-grams");
     if (penalties.asks_sequences()) return refused("a ban or a bias of words of several tokens");
@@ -67,7 +71,7 @@ Result<DecoderSessionOptions> checked_options(const models::Decoder& model, cons
                        std::to_string(chosen.rows) + " together");
     VKFORMER_CHECK(model.check_cache(chosen.cache));
     VKFORMER_CHECK(check_penalties(chosen.penalties, model.config().vocab_size));
-    VKFORMER_CHECK(check_lookup(model, chosen));
+    VKFORMER_CHECK(check_guesses(model, chosen));
     chosen.chunk = std::clamp(chosen.chunk, kSmallestChunk, std::max(kSmallestChunk, chosen.context));
     return chosen;
 }

@@ -52,10 +52,10 @@ struct DecoderSessionOptions {
     bool masks = false;  ///< each step has what the sequences' constraints let follow
     /// Each pass has what the model's adapters add, though none may count: so that all that a guest's sequences need is made before them.
     bool adapters = false;
-    /// > 0: so many tokens at most are guessed from what the sequence has said before, and checked in one pass. Of one row. Nothing is guessed
-    /// of a sequence with a constraint or with log-probabilities, or beyond max_positions.
-    std::uint32_t lookup = 0;
-    static constexpr std::uint32_t kMostLookup = 64;
+    /// > 0: so many tokens at most are guessed, and checked in one pass (speculative decoding: Leviathan et al. 2023). Of one row. Nothing is
+    /// guessed of a sequence with a constraint or with log-probabilities, or beyond max_positions.
+    std::uint32_t guesses = 0;
+    static constexpr std::uint32_t kMostGuesses = 64;
     /// Each step has the log-probabilities of what it chooses and of so many of the likeliest tokens, one of likeliest_for's numbers.
     std::optional<std::uint32_t> log_probs{};
     static constexpr std::uint32_t kDefaultContext = 4096, kSmallestChunk = 16;
@@ -74,9 +74,9 @@ struct DecoderTimings {
 Result<void> check_penalties(const Penalties& penalties, std::uint32_t vocab);
 /// Errors: InvalidArgument (guesses where there are several rows, or rules that look at what was chosen before, or layers with states, which
 /// take no token back; says which).
-Result<void> check_lookup(const models::Decoder& model, const DecoderSessionOptions& options);
+Result<void> check_guesses(const models::Decoder& model, const DecoderSessionOptions& options);
 /// The options with the context and the chunk that hold. Errors: InvalidArgument (a context beyond the model's, no rows, several
-/// beyond max_positions, a cache format that the heads do not fit), and those of check_penalties and check_lookup.
+/// beyond max_positions, a cache format that the heads do not fit), and those of check_penalties and check_guesses.
 Result<DecoderSessionOptions> checked_options(const models::Decoder& model, const DecoderSessionOptions& options);
 
 }  // namespace vkformer::decoding

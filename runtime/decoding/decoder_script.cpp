@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/try.hpp"
+#include "decoding/prompt_lookup.hpp"
 
 namespace vkformer::decoding {
 
@@ -32,17 +33,17 @@ std::string_view to_string(FinishReason reason) noexcept {
 }
 
 Result<void> DecoderScript::set_sampling(const graph::SampleOptions& sample, const Penalties& penalties,
-                                         std::uint32_t lookup) {
+                                         std::uint32_t guesses) {
     const graph::SampleOptions& now = options_.sample;
     if (sample.temperature == now.temperature && sample.top_k == now.top_k && sample.top_p == now.top_p &&
-        sample.min_p == now.min_p && penalties == options_.penalties && lookup == options_.lookup)
+        sample.min_p == now.min_p && penalties == options_.penalties && guesses == options_.guesses)
         return {};
     VKFORMER_CHECK(check_penalties(penalties, model_->config().vocab_size));
     DecoderSessionOptions wanted = options_;
     wanted.sample = sample;
     wanted.penalties = penalties;
-    wanted.lookup = lookup;
-    VKFORMER_CHECK(check_lookup(*model_, wanted));
+    wanted.guesses = guesses;
+    VKFORMER_CHECK(check_guesses(*model_, wanted));
     if (penalties.asks_sequences() != options_.penalties.asks_sequences()) {
         chunks_.clear();  // those that are there keep no sequences, or some that nobody asks for
         forget();
@@ -50,8 +51,13 @@ Result<void> DecoderScript::set_sampling(const graph::SampleOptions& sample, con
     options_ = std::move(wanted);
     steps_.clear();
     check_.reset();
-    guesses_ = {};  // what the other programs took says nothing of these
+    guesses_ = GuessLedger(guesser_ != nullptr);  // what the other programs took says nothing of these
     return {};
+}
+
+void DecoderScript::guess_by(const Guesser* guesser) noexcept {
+    if (guesser != guesser_) guesses_ = GuessLedger(guesser != nullptr);
+    guesser_ = guesser;
 }
 
 // ---- sequences ------------------------------------------------------------------------------------------------------
@@ -280,7 +286,7 @@ Result<std::optional<Job>> DecoderScript::next(std::uint32_t most) {
     if (handed_steps_ == done_steps_) {
         VKFORMER_TRY(std::optional<Job> check, next_check());
         if (check) return check;
-        if (options_.lookup > 0 && guesses_.allows()) most = std::min(most, guesses_.steps_between());
+        if (options_.guesses > 0 && guesses_.allows(options_.guesses)) most = std::min(most, guesses_.steps_between());
     }
     const std::size_t useful = useful_steps();
     const bool waits = masks_ && handed_steps_ != done_steps_;  // what may follow depends on what was chosen
@@ -305,20 +311,18 @@ Result<std::optional<Job>> DecoderScript::next(std::uint32_t most) {
     return std::optional(std::move(job));
 }
 
-/// What is guessed to follow, for the model to check. Nothing where the text has not been there before, or where a wrong guess would
-/// cost too much.
+/// What is guessed to follow, for the model to check. Nothing where nobody has a guess, or where a wrong one would cost too much.
 Result<std::optional<Job>> DecoderScript::next_check() {
     Row& row = rows_[0];
-    if (options_.lookup == 0 || !guesses_.allows() || row.sequence == kFree || extended_ || masks_ || log_probs_)
+    if (options_.guesses == 0 || !guesses_.allows(options_.guesses) || row.sequence == kFree || extended_ || masks_ ||
+        log_probs_)
         return std::optional<Job>();
-    const std::uint32_t len = 1 + options_.lookup;
+    const std::uint32_t len = 1 + options_.guesses;
     const std::size_t start = row.context.size(), useful = useful_steps();
     if (useful < 2 || start + len > std::min(options_.context, model_->config().max_positions))
         return std::optional<Job>();
-    row.context.push_back(row.pending);
     // The token behind the last guess is one more.
-    guess_ = look_up(row.context, std::min<std::size_t>(options_.lookup, useful - 1));
-    row.context.pop_back();
+    VKFORMER_CHECK(guess(row, std::min<std::size_t>(options_.guesses, useful - 1)));
     if (guess_.empty()) return std::optional<Job>();
 
     if (!check_) {
@@ -344,6 +348,28 @@ Result<std::optional<Job>> DecoderScript::next_check() {
     if (check_->graph.random) job.writes.push_back({check_->graph.random, std::move(random)});
     if (check_->graph.adapters) job.writes.push_back({check_->graph.adapters, adapter_words()});
     return std::optional(std::move(job));
+}
+
+Result<void> DecoderScript::guess(const Row& row, std::size_t most) {
+    std::vector<std::int32_t> text = row.context;
+    text.push_back(row.pending);
+    if (!guesser_) {
+        guess_ = look_up(text, most);
+        guess_seconds_ = 0;
+        return {};
+    }
+    const Sequence& sequence = sequences_[row.sequence];
+    Sequence so_far = {.prompt = std::move(text), .seed = sequence.seed};
+    so_far.answered = static_cast<std::uint32_t>(draws(sequence, row.context.size()));
+    VKFORMER_TRY(Guess found, (*guesser_)(std::move(so_far), guesses_.best_count(most)));
+    guess_ = std::move(found.tokens);
+    // Whoever guesses may know more tokens than the model.
+    const auto vocab = static_cast<std::int32_t>(model_->config().vocab_size);
+    guess_.erase(std::ranges::find_if(guess_, [&](std::int32_t token) { return token < 0 || token >= vocab; }),
+                 guess_.end());
+    guess_seconds_ = found.seconds;
+    timings_.decode_seconds += found.seconds + found.preparation;
+    return {};
 }
 
 Result<Part*> DecoderScript::meanwhile(const Job& job) {
@@ -419,7 +445,7 @@ std::vector<std::int32_t> DecoderScript::allowed_tokens() const {
 // ---- what came of them ----------------------------------------------------------------------------------------------
 
 std::vector<Read> DecoderScript::reads(std::uint32_t step) const {
-    if (!guess_.empty()) return {{check_->graph.chosen, 0, 1 + options_.lookup}};
+    if (!guess_.empty()) return {{check_->graph.chosen, 0, 1 + options_.guesses}};
     const DecoderStepGraph& graph = steps_.at(step_kind())->graph;
     std::vector<Read> reads;
     std::vector<std::size_t> positions;
@@ -481,7 +507,7 @@ Result<void> DecoderScript::take_check(Records& records) {
         take_token(row, chosen[taken++]);
     }
     timings_.accepted_tokens += taken - 1;  // the last one is the check's own
-    guesses_.took_check(taken, check_seconds_);
+    guesses_.took_check(guess.size(), taken, guess_seconds_, check_seconds_);
     has_new_rows_ = true;  // the states of the step know nothing of this
     return {};
 }

@@ -13,8 +13,8 @@
 #include <tuple>
 #include <vector>
 
+#include "decoding/guess_ledger.hpp"
 #include "decoding/prompt_chunks.hpp"
-#include "decoding/prompt_lookup.hpp"
 #include "decoding/script.hpp"
 #include "decoding/sequence_constraint.hpp"
 
@@ -39,6 +39,16 @@ struct SequenceResult {
     std::vector<StepLogProbs> log_probs{};  ///< of each of `tokens`, where they were asked for
 };
 
+/// What is likely to follow a text.
+struct Guess {
+    std::vector<std::int32_t> tokens;
+    double seconds = 0;      ///< that it took to find them
+    double preparation = 0;  ///< what has to be done once for a text, and is not part of `seconds`
+};
+/// Finds up to `most` tokens, none or some, for a model to check. Of `so_far` these count: `prompt`, the whole text, with `answered` of it
+/// chosen; `seed`. What they draw by is what the check draws by.
+using Guesser = std::function<Result<Guess>(Sequence so_far, std::size_t most)>;
+
 /// Several rows at a time, each with a sequence of its own: the next one takes the row of the first that ends. As a SequenceScript it
 /// has one row.
 class DecoderScript final : public SequenceScript {
@@ -61,9 +71,12 @@ public:
     const std::vector<SequenceResult>& results() const noexcept { return results_; }
     const DecoderTimings& timings() const noexcept { return timings_; }
     const DecoderSessionOptions& options() const noexcept { return options_; }
-    /// `lookup` as of DecoderSessionOptions: nothing is guessed unless took() tells what steps take. Errors: InvalidArgument (a bias of an
-    /// unknown token), those of check_lookup.
-    Result<void> set_sampling(const graph::SampleOptions& sample, const Penalties& penalties, std::uint32_t lookup = 0);
+    /// `guesses` as of DecoderSessionOptions: nothing is guessed unless took() tells what steps take. Errors: InvalidArgument (a bias of an
+    /// unknown token), those of check_guesses.
+    Result<void> set_sampling(const graph::SampleOptions& sample, const Penalties& penalties,
+                              std::uint32_t guesses = 0);
+    /// Whose guesses are checked; none: those of look_up. The guesser outlives its use here.
+    void guess_by(const Guesser* guesser) noexcept;
 
     Result<std::optional<Job>> next(std::uint32_t most) override;
     Result<Part*> meanwhile(const Job& job) override;
@@ -117,6 +130,7 @@ private:
     Result<Job> next_chunk();
     bool reaches_checkpoint(const Row& row) const noexcept;
     Result<std::optional<Job>> next_check();
+    Result<void> guess(const Row& row, std::size_t most);
     void write_states(const Step& step, std::vector<Write>& writes) const;
     std::size_t draws(const Sequence& sequence, std::size_t position) const noexcept;
     std::int32_t to_last(const Sequence& sequence, const Row& row) const noexcept;
@@ -138,9 +152,10 @@ private:
     std::map<StepKind, std::unique_ptr<Step>> steps_;
     std::unique_ptr<Check> check_;
     std::vector<std::int32_t> guess_;  // what the check that was handed out checks; empty: there is none
+    const Guesser* guesser_ = nullptr;
     GuessLedger guesses_;
-    double check_seconds_ = 0;  // what the last check took
-    bool extended_ = false;     // the caches have the positions of sequences beyond max_positions
+    double guess_seconds_ = 0, check_seconds_ = 0;  // what the last check took
+    bool extended_ = false;                         // the caches have the positions of sequences beyond max_positions
     std::vector<Row> rows_;
 
     std::vector<Sequence> sequences_;

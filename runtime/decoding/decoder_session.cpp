@@ -43,4 +43,16 @@ Result<std::vector<SequenceResult>> DecoderSession::run(std::span<const Request>
     return script_->results();
 }
 
+Result<void> DecoderSession::set_sampling(const graph::SampleOptions& sample, const Penalties& penalties,
+                                          std::uint32_t guesses, bool drafts) {
+    if (drafts) VKFORMER_CHECK(draft_->set_sample(sample));
+    script_->guess_by(drafts ? &draft_->guesser() : nullptr);
+    return script_->set_sampling(sample, penalties, guesses);
+}
+
+void DecoderSession::clear() noexcept {
+    script_->forget();
+    if (draft_) draft_->clear();
+}
+
 }  // namespace vkformer::decoding

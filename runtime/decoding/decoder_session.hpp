@@ -10,6 +10,7 @@
 
 #include "decoding/decoder_options.hpp"
 #include "decoding/decoder_script.hpp"
+#include "decoding/draft_session.hpp"
 #include "decoding/run_script.hpp"
 #include "graph/program.hpp"
 #include "models/decoder.hpp"
@@ -48,13 +49,14 @@ public:
     const DecoderTimings& timings() const noexcept { return script_->timings(); }
     /// Other rules for the next run. Another set of rules is another program: it is recorded anew, weights and caches stay;
     /// but the first with no_repeat_ngram, and the first without, begin with empty caches.
-    /// `lookup` as of DecoderSessionOptions. Errors: InvalidArgument (a bias of an unknown token), those of check_lookup.
-    Result<void> set_sampling(const graph::SampleOptions& sample, const Penalties& penalties,
-                              std::uint32_t lookup = 0) {
-        return script_->set_sampling(sample, penalties, lookup);
-    }
+    /// `guesses` as of DecoderSessionOptions; `drafts`: the draft session's, of which there has to be one. Errors: InvalidArgument (a bias
+    /// of an unknown token), those of check_guesses.
+    Result<void> set_sampling(const graph::SampleOptions& sample, const Penalties& penalties, std::uint32_t guesses = 0,
+                              bool drafts = false);
+    /// Whose guesses may be asked for, on the same backend.
+    void set_draft(std::unique_ptr<DraftSession> draft) noexcept { draft_ = std::move(draft); }
     /// Forgets what the caches hold.
-    void clear() noexcept { script_->forget(); }
+    void clear() noexcept;
 
 private:
     DecoderSession(graph::Backend& backend, const models::Decoder& model, const DecoderSessionOptions& options)
@@ -66,6 +68,7 @@ private:
     graph::Backend* backend_;
     const models::Decoder* model_;
     SessionStores stores_;
+    std::unique_ptr<DraftSession> draft_;
     std::unique_ptr<DecoderScript> script_;
 };
 

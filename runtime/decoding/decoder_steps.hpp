@@ -73,7 +73,7 @@ struct CheckGraph {
     RuleTensors rules;
 };
 /// Appends the keys and values of all to the caches: those of wrong guesses lie where the tokens that come in their place are written.
-/// Requires check_lookup(model, options).
+/// Requires check_guesses(model, options).
 Result<CheckGraph> check_graph(const models::Decoder& model, const DecoderSessionOptions& options, std::uint32_t len);
 
 Result<DecoderStepGraph> step_graph(const models::Decoder& model, const DecoderSessionOptions& options,

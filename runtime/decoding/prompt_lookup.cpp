@@ -34,24 +34,4 @@ std::vector<std::int32_t> look_up(std::span<const std::int32_t> tokens, std::siz
     return guess;
 }
 
-void GuessLedger::took_steps(std::uint32_t count, double seconds) noexcept {
-    const double one = seconds / count;
-    step_seconds_ = step_seconds_ ? (3 * *step_seconds_ + one) / 4 : one;
-    all_ += seconds;
-}
-
-void GuessLedger::took_check(std::size_t tokens, double seconds) noexcept {
-    all_ += seconds;
-    const bool is_first = !has_checked_;  // devices take longer for a program's first run
-    has_checked_ = true;
-    if (is_first || !step_seconds_) return;
-    lost_ = std::max(lost_ + seconds - static_cast<double>(tokens) * *step_seconds_, -seconds);
-}
-
-std::uint32_t GuessLedger::steps_between() const noexcept {
-    constexpr double kLookSeconds = 0.01;  // a look takes a hundredth of that
-    if (!step_seconds_ || *step_seconds_ >= kLookSeconds) return 1;
-    return static_cast<std::uint32_t>(std::min(kLookSeconds / std::max(*step_seconds_, 1e-6), 1e3));
-}
-
 }  // namespace vkformer::decoding

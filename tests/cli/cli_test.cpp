@@ -234,6 +234,20 @@ TEST_CASE("generate: text, JSON and token ids", "[cli][generate]") {
     CHECK(run("generate -q -n 48 --echo " + model, "Hello").out == "Hello" + text + "\n");
     CHECK(run("generate -q -n 48 --echo --prompt-lookup 6 Hello " + model).out == "Hello" + text + "\n");
     CHECK(run("generate -q --prompt-lookup 65 Hello " + model).exit_code == 2);
+    const std::string draft = " --draft " + (goldens_dir() / "decoder_text").string();
+    for (const char* const tokens : {"", " --draft-tokens 3", " --draft-tokens 0"}) {
+        const Outcome drafted = run("generate -n 48 Hello " + model + draft + tokens);
+        CHECK(drafted.out == text + "\n");
+        CHECK((drafted.err.find("; guesses: ") != drafted.err.npos) == (std::string(tokens) != " --draft-tokens 0"));
+    }
+    CHECK(run("generate -q --draft-tokens 3 Hello " + model).exit_code != 0);
+    const Outcome other = run("generate -q Hello " + model + " --draft " + quoted(goldens_dir() / "decoders/qwen3"));
+    CHECK(other.exit_code == 0);  // that has no tokenizer to be compared
+    const Outcome wrong =
+        run("generate -q Hello " + model + " --draft " +
+            quoted(std::filesystem::path(VKFORMER_SOURCE_DIR) / "samples/models/verse-writer/verse-writer-q8_0.gguf"));
+    CHECK(wrong.exit_code == 2);
+    CHECK_THAT(wrong.err, ContainsSubstring("a draft model needs the model's own vocabulary, and token "));
     CHECK(run("generate -q -n 48 --echo --prompt-tokens 274,270 Hello " + model).out == text + "\nHello" + text + "\n");
 
     const Outcome events = run("generate -q -n 48 --json --prompt-tokens 274,270 " + model);

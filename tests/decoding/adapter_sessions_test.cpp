@@ -85,7 +85,7 @@ TEST_CASE("guesses are checked with the sequence's adapters", "[models][adapter]
     CAPTURE(backend.name());
     const models::Decoder model = two_adapters();
     const Greedy second = greedy_of_adapter("llama_gqa_odd_second"), none = greedy_golden("llama_gqa_odd");
-    auto session = must(decoding::DecoderSession::create(backend, model, {.context = 128, .lookup = 4}));
+    auto session = must(decoding::DecoderSession::create(backend, model, {.context = 128, .guesses = 4}));
     std::vector<std::int32_t> twice = second.prompt;  // what comes has been there before
     twice.insert(twice.end(), second.continuation.begin(), second.continuation.begin() + 20);
     twice.insert(twice.end(), second.prompt.begin(), second.prompt.end());

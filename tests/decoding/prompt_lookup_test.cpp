@@ -3,83 +3,18 @@
 
 #include <numeric>
 
-#include "decoding/decoder_script.hpp"
-#include "decoding/run_script.hpp"
-#include "models/decoder_case.hpp"
+#include "decoding/timed_session.hpp"
 #include "support/backends.hpp"
 #include "vkformer/generator.hpp"
 
 namespace vkformer::tests {
 namespace {
 
-using decoding::DecoderScript;
 using decoding::DecoderSessionOptions;
 using decoding::FinishReason;
-using decoding::GuessLedger;
-using decoding::Job;
 using decoding::look_up;
 using decoding::Sequence;
 using Tokens = std::vector<std::int32_t>;
-
-/// A decoder's script with a clock of the test's own, so that no test depends on what a machine is busy with.
-class TimedScript final : public decoding::Script {
-public:
-    TimedScript(DecoderScript& script, double check_seconds, bool stops)
-        : script_(script), check_seconds_(check_seconds), stops_(stops) {}
-
-    Result<std::optional<Job>> next(std::uint32_t most) override { return script_.next(most); }
-    Result<decoding::Part*> meanwhile(const Job& job) override { return script_.meanwhile(job); }
-    std::vector<decoding::Read> reads(std::uint32_t step) const override { return script_.reads(step); }
-    Result<void> take(const Job& job, decoding::Records& records) override {
-        if (job.kind == Job::Kind::check && stops_) return Error{ErrorCode::Cancelled, "stopped"};
-        return script_.take(job, records);
-    }
-    void took(const Job& job, double, double) override {
-        const double seconds = job.kind == Job::Kind::check ? check_seconds_ : job.runs;
-        if (job.kind == Job::Kind::check) ++checks;
-        script_.took(job, seconds, seconds);
-    }
-
-    std::size_t checks = 0;
-
-private:
-    DecoderScript& script_;
-    double check_seconds_;  // a step takes a second
-    bool stops_;            // at the first check
-};
-
-/// A session whose checks take so long.
-struct Session {
-    graph::Backend& backend;
-    DecoderScript script;
-    decoding::SessionStores stores;
-    double check_seconds = 0;
-    bool stops = false;
-    std::size_t checks = 0;
-
-    Session(graph::Backend& on, const models::Decoder& model, DecoderSessionOptions options)
-        : backend(on), script(model, must(decoding::checked_options(model, options)), {16, 64}), stores(on) {}
-
-    decoding::SequenceResult run(Sequence sequence, const DecoderScript::OnToken& on_token = {}) {
-        script.begin({std::move(sequence)}, on_token);
-        script.plan_for(backend.fusions());
-        TimedScript timed(script, check_seconds, stops);
-        decoding::StepQueue queue(decoding::StepQueue::Growth::by_time);
-        REQUIRE(static_cast<bool>(decoding::run_script(timed, backend, stores, queue)) == !stops);
-        checks = timed.checks;
-        return script.results()[0];
-    }
-};
-
-/// A prompt that says the golden's text twice and then begins it again: what follows it is in the prompt, though the model may see it
-/// otherwise.
-Sequence repeating(const std::string& name, std::uint32_t max_tokens) {
-    const Greedy greedy = greedy_golden(name);
-    Sequence sequence = {.prompt = greedy.prompt, .max_tokens = max_tokens, .seed = 5};
-    for (const std::ptrdiff_t count : {24, 24, 8})
-        sequence.prompt.insert(sequence.prompt.end(), greedy.continuation.begin(), greedy.continuation.begin() + count);
-    return sequence;
-}
 
 }  // namespace
 
@@ -99,51 +34,6 @@ TEST_CASE("a text is guessed to go on as it did behind the longest run that it e
     CHECK(look_up(twice, 3) == Tokens{30, 31, 32});
 }
 
-TEST_CASE("wrong guesses take a hundredth of the time at most", "[decoding][lookup]") {
-    const double check = GENERATE(1.0, 1.3, 4.0, 30.0);  // in steps
-    CAPTURE(check);
-    GuessLedger ledger;
-    CHECK_FALSE(ledger.allows());  // nothing is known yet
-    double time = 0;
-    std::size_t checks = 0, tokens = 0;
-    for (; tokens < 5000; ++tokens) {
-        const bool checks_now = ledger.allows();
-        const double seconds = checks_now ? check : 1.0;
-        time += seconds;
-        checks += checks_now;
-        checks_now ? ledger.took_check(1, seconds) : ledger.took_steps(1, seconds);
-    }
-    // The first check is not counted, and the last may be lost.
-    CHECK(0.99 * time <= static_cast<double>(tokens) + 2 * (check - 1) + 1e-6);
-    CHECK(checks >= 2);
-}
-
-TEST_CASE("right guesses pay for wrong ones, for one check", "[decoding][lookup]") {
-    GuessLedger ledger;
-    ledger.took_steps(1, 1.0);
-    ledger.took_check(1, 2.0);  // the first
-    for (int i = 0; i < 10; ++i) ledger.took_check(8, 2.0);
-    CHECK(ledger.allows());
-    ledger.took_check(1, 2.0);
-    CHECK(ledger.allows());
-    ledger.took_check(1, 2.0);
-    CHECK(ledger.allows());
-    ledger.took_check(1, 2.0);
-    CHECK_FALSE(ledger.allows());
-    ledger.begin();
-    CHECK(ledger.allows());
-}
-
-TEST_CASE("steps between two looks take a hundredth of a second", "[decoding][lookup]") {
-    GuessLedger ledger;
-    CHECK(ledger.steps_between() == 1);
-    ledger.took_steps(1, 0.1);
-    CHECK(ledger.steps_between() == 1);
-    GuessLedger quick;
-    quick.took_steps(4, 0.004);
-    CHECK(quick.steps_between() == 10);
-}
-
 TEST_CASE("guesses change no token", "[decoding][decoder][lookup]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const std::string name = GENERATE("llama_gqa_odd", "gemma3", "mistral_window", "gpt2", "qwen3_moe");
@@ -155,13 +45,13 @@ TEST_CASE("guesses change no token", "[decoding][decoder][lookup]") {
     DecoderSessionOptions options = {.context = context, .sample = {.temperature = temperature, .top_k = 2}};
     options.penalties.bias = {{3, -2.0f}};
     options.penalties.rules.banned = {5};
-    Session plain(backend, model, options);
+    TimedSession plain(backend, model, options);
     const Tokens expected = plain.run(sequence).tokens;
     REQUIRE(expected.size() == 24);
     CHECK(plain.checks == 0);
 
-    options.lookup = GENERATE(3u, 8u);
-    Session guessing(backend, model, options);
+    options.guesses = GENERATE(3u, 8u);
+    TimedSession guessing(backend, model, options);
     CHECK(guessing.run(sequence).tokens == expected);
     CHECK(guessing.checks > 0);
     const decoding::DecoderTimings& timings = guessing.script.timings();
@@ -183,8 +73,8 @@ TEST_CASE("a sequence with guesses ends where it is told to", "[decoding][decode
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());
     const models::Decoder model = load_decoder_case("phi3");
-    Session plain(backend, model, {.context = 96});
-    Session guessing(backend, model, {.context = 96, .lookup = 6});
+    TimedSession plain(backend, model, {.context = 96});
+    TimedSession guessing(backend, model, {.context = 96, .guesses = 6});
     Sequence sequence = repeating("phi3", 0);
 
     SECTION("when the context is full") {
@@ -228,8 +118,8 @@ TEST_CASE("a check that was stopped leaves nothing behind", "[decoding][decoder]
     graph::Backend& backend = *test_backends().front();
     const models::Decoder model = load_decoder_case("llama_gqa_odd");
     const Sequence sequence = repeating("llama_gqa_odd", 24);
-    Session plain(backend, model, {.context = model.config().max_positions});
-    Session guessing(backend, model, {.context = model.config().max_positions, .lookup = 3});
+    TimedSession plain(backend, model, {.context = model.config().max_positions});
+    TimedSession guessing(backend, model, {.context = model.config().max_positions, .guesses = 3});
     guessing.stops = true;
     CHECK(guessing.run(sequence).tokens.size() < 24);
     guessing.stops = false;
@@ -241,11 +131,11 @@ TEST_CASE("a check that was stopped leaves nothing behind", "[decoding][decoder]
 TEST_CASE("guesses that cost too much end, and the text stays", "[decoding][decoder][lookup]") {
     graph::Backend& backend = *test_backends().front();
     const models::Decoder model = load_decoder_case("llama_gqa_odd");
-    Session guessing(backend, model, {.context = model.config().max_positions, .lookup = 3});
+    TimedSession guessing(backend, model, {.context = model.config().max_positions, .guesses = 3});
     guessing.check_seconds = 1000;
     const auto result = guessing.run(repeating("llama_gqa_odd", 24));
     CHECK(guessing.checks == 2);  // one that is not counted, and one that was too long
-    Session plain(backend, model, {.context = model.config().max_positions});
+    TimedSession plain(backend, model, {.context = model.config().max_positions});
     CHECK(result.tokens == plain.run(repeating("llama_gqa_odd", 24)).tokens);
 }
 
@@ -257,9 +147,9 @@ TEST_CASE("what guesses cannot go with is refused by name", "[decoding][lookup][
         CHECK(checked.error().code == ErrorCode::InvalidArgument);
         return checked.error().message;
     };
-    DecoderSessionOptions options = {.lookup = 65};
+    DecoderSessionOptions options = {.guesses = 65};
     CHECK(message(options).find("at most 64") != std::string::npos);
-    options.lookup = 4;
+    options.guesses = 4;
     CHECK(decoding::checked_options(model, options));
     options.rows = 2;
     CHECK(message(options).find("one sequence at a time") != std::string::npos);

@@ -95,6 +95,15 @@ void GeneratorCommand::add(CLI::App& command) {
                     "check them in one pass: the same text, sooner where it repeats what it has read; 0: none")
         ->check(CLI::Range(0u, 64u))
         ->capture_default_str();
+    auto* const drafts = command.add_option(
+        "--draft", draft,
+        "A smaller model of the same vocabulary (folder or GGUF file) that guesses tokens, of which this one checks "
+        "several in one pass: the same text, sooner where the two agree");
+    command
+        .add_option("--draft-tokens", draft_tokens,
+                    "Tokens that it guesses at a time at most; 0: none (default: 7, or fewer where that is faster)")
+        ->check(CLI::Range(0u, 64u))
+        ->needs(drafts);
     command.add_flag("--ignore-end", ignore_end, "Go on behind the model's end token");
     const std::string constraint_group = "What the text has to be (one of them)";
     auto* const schema =
@@ -169,7 +178,8 @@ Result<GenerateOptions> GeneratorCommand::generate_options() const {
                             .seed = seed,
                             .stop = stop,
                             .ignore_end = ignore_end,
-                            .prompt_lookup = prompt_lookup};
+                            .prompt_lookup = prompt_lookup,
+                            .draft_tokens = draft_tokens};
     VKFORMER_TRY(options.constraint, constraint());
     VKFORMER_TRY(const auto adapters, lora.adapters());
     for (const auto& adapter : adapters) options.adapters[adapter.name] = adapter.scale;
@@ -204,6 +214,7 @@ Result<Generator> load_generator(const GeneratorCommand& command) {
     if (command.early_stopping == "always") options.beam_search.early_stopping = EarlyStopping::always;
     if (command.early_stopping == "heuristic") options.beam_search.early_stopping = EarlyStopping::heuristic;
     if (command.early_stopping == "never") options.beam_search.early_stopping = EarlyStopping::never;
+    if (!command.draft.empty()) options.draft = utf8_path(command.draft);
     VKFORMER_TRY(options.shader_variants, command.device.variants_by_op());
     VKFORMER_TRY(const auto adapters, command.lora.adapters());
     for (const auto& adapter : adapters) options.adapters.push_back({.name = adapter.name, .path = adapter.path});

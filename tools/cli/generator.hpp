@@ -21,6 +21,8 @@ struct GeneratorCommand {
     std::uint32_t max_tokens = 0, context = 0, batch = 1;
     std::optional<std::uint32_t> min_tokens;
     std::uint32_t prompt_lookup = 0;
+    std::string draft;  ///< empty: no draft model
+    std::optional<std::uint32_t> draft_tokens;
     std::uint64_t seed = 0;
     float temperature = 0, top_p = 1, min_p = 0;
     std::uint32_t top_k = 0;

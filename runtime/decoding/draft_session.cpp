@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+#include "decoding/draft_session.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/try.hpp"
+#include "decoding/invalid.hpp"
+
+namespace vkformer::decoding {
+namespace {
+
+/// Between two guesses mostly one token has to be read that was guessed last and chosen, too.
+std::vector<std::uint32_t> draft_chunk_lens(const DecoderSessionOptions& options) {
+    std::vector<std::uint32_t> lens = chunk_lens(options);
+    lens.insert(lens.begin(), 1);
+    return lens;
+}
+
+DecoderSessionOptions draft_options(const models::Decoder& model, DecoderSessionOptions options) {
+    options.context = std::min(options.context, model.config().max_positions);
+    options.penalties = {};
+    options.guesses = 0;
+    options.adapters = options.masks = false;
+    options.log_probs = {};
+    return options;
+}
+
+}  // namespace
+
+DraftSession::DraftSession(graph::Backend& backend, const models::Decoder& model, const DecoderSessionOptions& options)
+    : backend_(&backend),
+      model_(&model),
+      stores_(backend),
+      script_(model, options, draft_chunk_lens(options)),
+      queue_(StepQueue::Growth::doubling),
+      guesser_([this](Sequence so_far, std::size_t most) { return guess(std::move(so_far), most); }) {}
+
+Result<std::unique_ptr<DraftSession>> DraftSession::create(graph::Backend& backend, const models::Decoder& model,
+                                                           const DecoderSessionOptions& options) {
+    if (model.config().keeps_states())
+        return invalid(
+            "a draft model takes wrong guesses back, and layers of this one keep a state of the sequence, which "
+            "cannot: "
+            "name another draft model");
+    VKFORMER_TRY(const DecoderSessionOptions chosen, checked_options(model, draft_options(model, options)));
+    return std::unique_ptr<DraftSession>(new DraftSession(backend, model, chosen));
+}
+
+Result<void> DraftSession::set_sample(const graph::SampleOptions& sample) { return script_.set_sampling(sample, {}); }
+
+/// So that no guess takes the time that a program's making does.
+Result<void> DraftSession::prepare() {
+    script_.plan_for(backend_->fusions());
+    VKFORMER_TRY(const std::vector<Part*> parts, script_.parts());
+    for (Part* const part : parts) VKFORMER_CHECK(compile(*part, *backend_, stores_));
+    return {};
+}
+
+Result<Guess> DraftSession::guess(Sequence so_far, std::size_t most) {
+    const Clock::time_point begin = Clock::now();
+    const std::size_t len = so_far.prompt.size();
+    const auto vocab = static_cast<std::int32_t>(model_->config().vocab_size);
+    const bool is_known = std::ranges::all_of(so_far.prompt, [&](std::int32_t token) { return token < vocab; });
+    Guess found;
+    if (len > script_.options().context || !is_known) return found;
+    VKFORMER_CHECK(prepare());
+    found.preparation = seconds_since(begin);
+    so_far.max_tokens = static_cast<std::uint32_t>(most);
+    script_.begin(std::move(so_far));
+    VKFORMER_CHECK(run_script(script_, *backend_, stores_, queue_));
+    const double seconds = seconds_since(begin);
+    found.tokens = script_.results()[0].tokens;
+    // What was not read with the guesses before: the whole text, mostly.
+    constexpr std::uint64_t kUsual = DecoderSessionOptions::kSmallestChunk;
+    if (script_.timings().prompt_tokens > kUsual) found.preparation += script_.timings().prompt_seconds;
+    found.seconds = seconds - found.preparation;
+    return found;
+}
+
+}  // namespace vkformer::decoding
