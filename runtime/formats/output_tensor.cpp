@@ -48,10 +48,26 @@ Result<void> read_rows(const OutputTensor& tensor, std::uint64_t first, std::uin
     const auto read = [&](std::uint64_t row, std::span<float> to) {
         return convert(tensor.source.dtype, tensor.source.bytes, static_cast<std::size_t>(row * all.elements), to);
     };
-    if (tensor.row_order.empty()) return read(first, out);
-    for (std::uint64_t i = 0; i < rows; ++i)
-        VKFORMER_CHECK(read(tensor.row_order[first + i], out.subspan(i * all.elements, all.elements)));
+    const auto row_of = [&](std::uint64_t i) { return out.subspan(i * all.elements, all.elements); };
+    if (tensor.row_order.empty()) VKFORMER_CHECK(read(first, out));
+    for (std::uint64_t i = 0; i < rows && !tensor.row_order.empty(); ++i)
+        VKFORMER_CHECK(read(tensor.row_order[first + i], row_of(i)));
+    std::vector<float> before;
+    for (std::uint64_t i = 0; i < rows && !tensor.column_order.empty(); ++i) {
+        const std::span<float> row = row_of(i);
+        before.assign(row.begin(), row.end());
+        for (std::size_t k = 0; k < row.size(); ++k) row[k] = before[tensor.column_order[k]];
+    }
     return {};
+}
+
+/// As it is in the source, byte for byte.
+bool stays_as_it_is(const OutputTensor& tensor) {
+    return tensor.dtype == tensor.source.dtype && tensor.row_order.empty() && tensor.column_order.empty();
+}
+
+OutputTensor part_of(const OutputTensor& tensor, const TensorData& part) {
+    return {.name = tensor.name, .dtype = tensor.dtype, .source = part};
 }
 
 }  // namespace
@@ -62,6 +78,14 @@ Result<void> check_output(const OutputTensor& tensor) {
     };
     const Shape& shape = tensor.source.shape;
     const auto count = shape.checked_element_count();
+    if (!tensor.parts.empty()) {
+        std::uint64_t elements = 0;
+        for (const TensorData& part : tensor.parts) {
+            VKFORMER_CHECK(check_output(part_of(tensor, part)));
+            elements += part.shape.element_count();
+        }
+        return count == elements ? Result<void>() : invalid("its parts do not fit the shape " + to_string(shape));
+    }
     const auto whole_blocks = [&](DType dtype) {
         return block_elements(dtype) == 1 || (shape.rank() > 0 && shape.back() % block_elements(dtype) == 0);
     };
@@ -69,16 +93,17 @@ Result<void> check_output(const OutputTensor& tensor) {
         bytes_of(tensor.source.dtype, *count) != tensor.source.bytes.size())
         return invalid(std::to_string(tensor.source.bytes.size()) + " bytes do not fit the shape " + to_string(shape) +
                        " of " + std::string(to_string(tensor.source.dtype)));
-    const auto fits = [&] {
-        const std::uint64_t rows = Rows(shape).count;
-        return tensor.row_order.size() == rows &&
-               std::ranges::all_of(tensor.row_order, [&](std::uint64_t row) { return row < rows; });
+    const auto fits = [](const std::vector<std::uint64_t>& order, std::uint64_t size) {
+        return order.empty() ||
+               (order.size() == size && std::ranges::all_of(order, [&](std::uint64_t index) { return index < size; }));
     };
-    if (!tensor.row_order.empty() && !fits())
+    if (!fits(tensor.row_order, Rows(shape).count))
         return invalid("a row order of " + std::to_string(tensor.row_order.size()) + " for the shape " +
                        to_string(shape));
-    const bool same = tensor.dtype == tensor.source.dtype && tensor.row_order.empty();
-    if (!same && (!holds_reals(tensor.dtype) || !holds_reals(tensor.source.dtype)))
+    if (!fits(tensor.column_order, Rows(shape).elements))
+        return invalid("a column order of " + std::to_string(tensor.column_order.size()) + " for the shape " +
+                       to_string(shape));
+    if (!stays_as_it_is(tensor) && (!holds_reals(tensor.dtype) || !holds_reals(tensor.source.dtype)))
         return invalid("cannot store " + std::string(to_string(tensor.source.dtype)) + " as " +
                            std::string(to_string(tensor.dtype)),
                        ErrorCode::UnsupportedDtype);
@@ -91,7 +116,9 @@ Result<void> check_output(const OutputTensor& tensor) {
 Result<void> each_piece(const OutputTensor& tensor,
                         const std::function<Result<void>(std::span<const std::byte>)>& write) {
     constexpr std::uint64_t kPieceElements = 1 << 20;
-    if (tensor.dtype == tensor.source.dtype && tensor.row_order.empty()) {
+    for (const TensorData& part : tensor.parts) VKFORMER_CHECK(each_piece(part_of(tensor, part), write));
+    if (!tensor.parts.empty()) return {};
+    if (stays_as_it_is(tensor)) {
         for (auto rest = tensor.source.bytes; !rest.empty();) {
             const auto piece = rest.first(std::min<std::size_t>(rest.size(), kPieceElements * 4));
             VKFORMER_CHECK(write(piece));

@@ -21,6 +21,9 @@ struct OutputTensor {
     TensorData source;
     /// The source's row that each row becomes; empty: each stays where it is. The rows of a vector are its elements.
     std::vector<std::uint64_t> row_order = {};
+    std::vector<std::uint64_t> column_order = {};  ///< likewise of the elements of each row
+    /// Not empty: what stands one behind the other in place of the source's bytes, which are then none: matrices of a stack, rows of a matrix.
+    std::vector<TensorData> parts = {};
 
     std::uint64_t bytes() const noexcept { return bytes_of(dtype, source.shape.element_count()); }
 };
@@ -28,8 +31,8 @@ struct OutputTensor {
 /// The bytes written so far, of all.
 using WriteProgress = std::function<void(std::uint64_t done, std::uint64_t total)>;
 
-/// Errors: InvalidArgument (bytes that do not fit the shape, a row order that does not fit the rows, rows that are no multiple of
-/// the block), UnsupportedDtype (no conversion).
+/// Errors: InvalidArgument (bytes or parts that do not fit the shape, an order that does not fit the rows or columns, rows that are no
+/// multiple of the block), UnsupportedDtype (no conversion).
 Result<void> check_output(const OutputTensor& tensor);
 
 /// Calls `write` with the bytes of the tensor, in order, some megabytes at a time. Requires check_output.

@@ -147,6 +147,32 @@ TEST_CASE("gguf writer: rows in another order, in pieces", "[formats][gguf]") {
     CHECK(values_in(*file->weights().find("v")) == backwards);
 }
 
+TEST_CASE("gguf writer: columns in another order, and tensors of parts", "[formats][gguf]") {
+    const TemporaryFolder folder;
+    const TensorData matrix = floats({3, 64}, 4), other = floats({2, 64}, 5);
+    OutputTensor turned{.name = "turned", .dtype = DType::f32, .source = matrix, .row_order = {2, 0, 1}};
+    for (std::uint64_t column = 64; column > 0; --column) turned.column_order.push_back(column - 1);
+    const TensorData whole = {.dtype = DType::f32, .shape = {5, 64}, .bytes = {}, .owner = {}};
+    const OutputTensor joined{.name = "joined", .dtype = DType::f32, .source = whole, .parts = {matrix, other}};
+    const OutputTensor blocks{.name = "blocks", .dtype = DType::q8_0, .source = whole, .parts = {matrix, other}};
+    REQUIRE(write_gguf(folder / "x.gguf", {}, std::vector{turned, joined, blocks}));
+    const auto file = Gguf::open(folder / "x.gguf");
+    REQUIRE(file);
+    const std::vector<float> first = values_in(matrix), second = values_in(other);
+    const std::vector<float> after = values_in(*file->weights().find("turned"));
+    for (std::size_t row = 0; row < 3; ++row)
+        for (std::size_t column = 0; column < 64; ++column)
+            REQUIRE(after[row * 64 + column] == first[turned.row_order[row] * 64 + 63 - column]);
+    std::vector<float> both = first;
+    both.insert(both.end(), second.begin(), second.end());
+    CHECK(file->weights().find("joined")->shape == Shape{5, 64});
+    CHECK(values_in(*file->weights().find("joined")) == both);
+    const std::size_t third = file->weights().find("blocks")->bytes.size() / 5 * 3;
+    const auto stored = file->weights().find("blocks")->bytes;
+    CHECK(std::ranges::equal(stored.first(third), quantized(matrix, DType::q8_0).value().bytes));
+    CHECK(std::ranges::equal(stored.subspan(third), quantized(other, DType::q8_0).value().bytes));
+}
+
 TEST_CASE("gguf writer: refuses what could not be read", "[formats][gguf]") {
     const OutputTensor good{.name = "a", .dtype = DType::f32, .source = floats({2, 32}, 1)};
     const auto changed = [&](auto change) {
@@ -173,6 +199,15 @@ TEST_CASE("gguf writer: refuses what could not be read", "[formats][gguf]") {
                ContainsSubstring("cannot store f32 as u8"));
     CHECK_THAT(refused_write(changed([](auto& t) { t.row_order = {0}; })), ContainsSubstring("row order"));
     CHECK_THAT(refused_write(changed([](auto& t) { t.row_order = {0, 2}; })), ContainsSubstring("row order"));
+    CHECK_THAT(refused_write(changed([](auto& t) { t.column_order = {0, 1}; })), ContainsSubstring("column order"));
+    CHECK_THAT(refused_write(changed([](auto& t) {
+                   t.parts = {t.source, t.source};
+               })),
+               ContainsSubstring("parts do not fit"));
+    CHECK_THAT(refused_write(changed([](auto& t) {
+                   t.parts = {t.source}, t.parts[0].shape = {4, 32};
+               })),
+               ContainsSubstring("do not fit the shape [4, 32]"));
     GgufMetadata metadata;
     metadata.set("general.alignment", std::uint32_t{24});
     CHECK_THAT(refused_write({good}, ErrorCode::InvalidArgument, metadata), ContainsSubstring("power of two"));
