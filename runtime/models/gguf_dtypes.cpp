@@ -90,12 +90,14 @@ bool is_table(std::string_view name) {
 
 }  // namespace
 
-void choose_gguf_dtypes(std::vector<OutputTensor>& tensors, DType wanted, std::vector<std::string>& notes) {
+void choose_gguf_dtypes(std::vector<OutputTensor>& tensors, DType wanted, std::vector<std::string>& notes,
+                        std::optional<DType> kept) {
     const bool has_output =
         std::ranges::find(tensors, std::string_view("output.weight"), &OutputTensor::name) != tensors.end();
     for (OutputTensor& tensor : tensors) {
         tensor.dtype = tensor.source.dtype;
         if (!is_float(tensor.source.dtype) && !is_quantized(tensor.source.dtype)) continue;
+        if (tensor.source.dtype == kept) continue;
         if (stays_float32(tensor)) {
             tensor.dtype = DType::f32;
             continue;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,8 +13,9 @@
 namespace vkformer::models {
 
 /// Sets the dtype of each tensor, known by its GGUF name, for a file of `wanted`; what differs for want of whole blocks goes to
-/// `notes`. Integers stay as they are.
-void choose_gguf_dtypes(std::vector<formats::OutputTensor>& tensors, DType wanted, std::vector<std::string>& notes);
+/// `notes`. Integers stay as they are, and so does what is of the dtype `kept`.
+void choose_gguf_dtypes(std::vector<formats::OutputTensor>& tensors, DType wanted, std::vector<std::string>& notes,
+                        std::optional<DType> kept = {});
 
 /// The same for the tensors of a folder, by their names there: matrices of products and tables of tokens. The others keep their dtypes.
 void choose_folder_dtypes(std::vector<formats::OutputTensor>& tensors, DType wanted, std::vector<std::string>& notes);

@@ -4,24 +4,24 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdlib>
-#include <memory>
+#include <initializer_list>
+#include <iterator>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "core/stable_order.hpp"
 #include "core/try.hpp"
 #include "formats/config.hpp"
 #include "formats/json.hpp"
 #include "models/decoder_loading.hpp"
 #include "models/gguf_architecture.hpp"
 #include "models/gguf_dtypes.hpp"
+#include "models/gguf_export_layers.hpp"
 #include "models/gguf_vocabulary.hpp"
 #include "models/open_model.hpp"
-#include "models/packed_weights.hpp"
 
 namespace vkformer::models {
 namespace {
@@ -41,9 +41,11 @@ struct Source {
     const GgufArchitecture& architecture;
     std::string_view activation = "hidden_act";
     RopeDefaults rope = {};
-    bool has_biases = false;  ///< llama.cpp reads them
+    bool has_biases = false;  ///< llama.cpp reads those of attention and of feed-forward layers
 };
-constexpr std::array<Source, 11> kSources = {{
+constexpr RopeDefaults kGemma3Rope = {.theta = 1e6, .object = "full_attention"};
+constexpr RopeDefaults kQwenHybridRope = {.turns_part = true, .turned_part = 0.25};
+constexpr std::array<Source, 28> kSources = {{
     {.model_type = "llama", .architecture = kGgufLlama, .has_biases = true},
     {.model_type = "mistral", .architecture = kGgufLlama, .has_biases = true},
     {.model_type = "qwen2", .architecture = kGgufQwen2, .has_biases = true},
@@ -52,15 +54,26 @@ constexpr std::array<Source, 11> kSources = {{
     {.model_type = "phi3", .architecture = kGgufPhi3, .rope = {.turns_part = true}},
     {.model_type = "gemma", .architecture = kGgufGemma},
     {.model_type = "gemma2", .architecture = kGgufGemma2, .activation = "hidden_activation"},
-    {.model_type = "gemma3_text",
-     .architecture = kGgufGemma3,
-     .activation = "hidden_activation",
-     .rope = {.theta = 1e6, .object = "full_attention"}},
-    {.model_type = "gemma3",
-     .architecture = kGgufGemma3,
-     .activation = "hidden_activation",
-     .rope = {.theta = 1e6, .object = "full_attention"}},
+    {.model_type = "gemma3_text", .architecture = kGgufGemma3, .activation = "hidden_activation", .rope = kGemma3Rope},
+    {.model_type = "gemma3", .architecture = kGgufGemma3, .activation = "hidden_activation", .rope = kGemma3Rope},
     {.model_type = "gpt2", .architecture = kGgufGpt2, .activation = "activation_function", .has_biases = true},
+    {.model_type = "mixtral", .architecture = kGgufLlama, .rope = {.theta = 1e6}},
+    {.model_type = "qwen2_moe", .architecture = kGgufQwen2Moe, .has_biases = true},
+    {.model_type = "qwen3_moe", .architecture = kGgufQwen3Moe},
+    {.model_type = "olmoe", .architecture = kGgufOlmoe},
+    {.model_type = "gpt_oss", .architecture = kGgufGptOss, .rope = {.theta = 150000}, .has_biases = true},
+    {.model_type = "granite", .architecture = kGgufGranite, .has_biases = true},
+    {.model_type = "granitemoe", .architecture = kGgufGraniteMoe, .has_biases = true},
+    {.model_type = "granitemoeshared", .architecture = kGgufGraniteMoe, .has_biases = true},
+    {.model_type = "granitemoehybrid", .architecture = kGgufGraniteHybrid, .has_biases = true},
+    {.model_type = "nemotron_h", .architecture = kGgufNemotronH, .activation = "mlp_hidden_act", .has_biases = true},
+    {.model_type = "lfm2", .architecture = kGgufLfm2, .rope = {.theta = 1e6}},
+    {.model_type = "lfm2_moe", .architecture = kGgufLfm2Moe, .rope = {.theta = 1e6}},
+    {.model_type = "qwen3_next", .architecture = kGgufQwen3Next, .rope = kQwenHybridRope},
+    {.model_type = "qwen3_5", .architecture = kGgufQwen35, .rope = kQwenHybridRope},
+    {.model_type = "qwen3_5_text", .architecture = kGgufQwen35, .rope = kQwenHybridRope},
+    {.model_type = "qwen3_5_moe", .architecture = kGgufQwen35Moe, .rope = kQwenHybridRope},
+    {.model_type = "qwen3_5_moe_text", .architecture = kGgufQwen35Moe, .rope = kQwenHybridRope},
 }};
 
 Result<const Source*> source_of(const Config& config) {
@@ -73,13 +86,24 @@ Result<const Source*> source_of(const Config& config) {
     return config.unsupported("model_type", supported + " (for a conversion to GGUF)");
 }
 
+/// Files of some types of models are of one architecture or another.
+const GgufArchitecture& architecture_of(const Source& source, const DecoderConfig& config) {
+    const bool mixes = config.experts.count > 0;
+    if (source.architecture.has_single_parts) return mixes ? kGgufNemotronHMoe : kGgufNemotronH;
+    if (source.architecture.has_scans && !config.keeps_states()) return mixes ? kGgufGraniteMoe : kGgufGranite;
+    return source.architecture;
+}
+
 /// The rope of a config, if llama.cpp turns positions so for the architecture.
 Result<RopeSource> representable_rope(const Source& source, const Config& json) {
     VKFORMER_TRY(RopeSource rope, find_rope(json, source.rope));
+    const GgufArchitecture& a = source.architecture;
+    if (a.has_single_parts) return rope;  // which knows no positions
     using Types = std::vector<std::string_view>;
-    const Types types = source.architecture.name == "phi3"    ? Types{"default", "longrope", "su"}
-                        : source.architecture.name == "llama" ? Types{"default", "linear", "llama3"}
-                                                              : Types{"default", "linear"};
+    const Types types = a.has_long_rope                     ? Types{"default", "longrope", "su"}
+                        : a.is_gpt_oss                      ? Types{"default", "yarn"}
+                        : a.name == "llama" || a.is_granite ? Types{"default", "linear", "llama3"}
+                                                            : Types{"default", "linear"};
     std::string supported;
     for (const std::string_view type : types) {
         if (type == rope.type) return rope;
@@ -92,31 +116,39 @@ Result<RopeSource> representable_rope(const Source& source, const Config& json) 
 /// A model of a folder on its way into a file.
 struct SourceModel {
     const Source& source;
+    const GgufArchitecture& architecture;
     const Config& json;  ///< the object that holds the decoder's fields
     const RopeSource& rope;
-    DecoderConfig config;
-    bool ties_head;
+    const Decoder& decoder;
+    const DecoderConfig& config = decoder.config();
 
-    std::string key(std::string_view name) const {
-        return std::string(source.architecture.name) + "." + std::string(name);
-    }
+    std::string key(std::string_view name) const { return std::string(architecture.name) + "." + std::string(name); }
     std::uint32_t window() const { return std::ranges::max(config.layers, {}, &DecoderConfig::Layer::window).window; }
-    bool is(std::string_view name) const { return source.architecture.name == name; }
+    bool is(std::string_view name) const { return architecture.name == name; }
+    bool ties_head() const { return is_same(decoder.weights().lm_head.weight, decoder.weights().embedding); }
+    bool attends(std::size_t layer) const { return config.layers[layer].mixer == DecoderConfig::Mixer::attention; }
+    /// Layers from one with attention to the next, of a hybrid whose others have a delta rule.
+    std::uint32_t attention_interval() const {
+        std::uint32_t layer = 0;
+        while (!attends(layer)) ++layer;  // there is one
+        return layer + 1;
+    }
 };
 
 /// What a file of the architecture says by its name alone has to be so.
 Result<void> check_representable(const SourceModel& model) {
     const DecoderConfig& c = model.config;
     const Config& json = model.json;
-    const GgufArchitecture& a = model.source.architecture;
+    const GgufArchitecture& a = model.architecture;
     const auto refused = [&](std::string_view field, const std::string& supported) {
         return json.unsupported(field, supported + " (for a conversion to GGUF)");
     };
-    if (c.activation != a.activation())
-        return refused(model.source.activation, a.learned_positions ? "gelu_new"
-                                                : a.is_gemma        ? "gelu_pytorch_tanh"
-                                                                    : "silu");
-    if (std::abs(c.attention_scale / a.attention_scale(c) - 1) > 1e-6)
+    if (!a.is_gpt_oss && c.activation != a.activation())
+        return refused(model.source.activation, a.learned_positions  ? "gelu_new"
+                                                : a.is_gemma         ? "gelu_pytorch_tanh"
+                                                : a.has_single_parts ? "relu2"
+                                                                     : "silu");
+    if (!a.is_granite && std::abs(c.attention_scale / a.attention_scale(c) - 1) > 1e-6)
         return refused(a.is_gemma ? "query_pre_attn_scalar" : "scale_attn_weights",
                        a.is_gemma ? "head_dim, here " + std::to_string(c.head_dim) : "true");
     for (std::size_t i = 0; i < c.layers.size(); ++i) {
@@ -125,7 +157,7 @@ Result<void> check_representable(const SourceModel& model) {
                            a.window_pattern == 1
                                ? "the same window or none for all layers"
                                : "a layer without a window every " + std::to_string(a.window_pattern) + " layers");
-        if (!a.learned_positions && c.layers[i].rope.has_value() != a.has_rope(i))
+        if (!a.is_granite && model.attends(i) && c.layers[i].rope.has_value() != a.has_rope(i))
             return refused(json.has("no_rope_layers") ? "no_rope_layers" : "no_rope_layer_interval",
                            "every fourth layer without positions");
     }
@@ -135,31 +167,139 @@ Result<void> check_representable(const SourceModel& model) {
     } else if (c.attention_soft_cap != 0) {
         return refused("attn_logit_softcapping", "null");
     }
-    if (!model.ties_head && (model.is("gemma") || model.is("gemma2")))
+    if (!model.ties_head() && (model.is("gemma") || model.is("gemma2")))
         return refused("tie_word_embeddings", "a head that is the table of tokens");
+    if (c.experts.count > 0 && !a.has_single_parts) {  // which have keys for both
+        const bool normalises = a.experts == GgufExperts::normalised;
+        if (c.experts.normalises != normalises) return refused("norm_topk_prob", normalises ? "true" : "false");
+        if (c.experts.scale != 1) return refused("routed_scaling_factor", "1");
+    }
+    if (c.scan.least_step > 0 || c.scan.most_step < std::numeric_limits<float>::infinity())
+        return refused(json.has("mamba_dt_limit") ? "mamba_dt_limit" : "time_step_limit", "no limits but 0");
+    if (a.is_granite && c.scan.groups > 1) return refused("mamba_n_groups", "1");
+    for (std::size_t i = 0; a.is_qwen_hybrid && i < c.layers.size(); ++i)
+        if (model.attends(i) != ((i + 1) % model.attention_interval() == 0))
+            return refused("layer_types", "full attention in the layers whose number is a multiple of " +
+                                              std::to_string(model.attention_interval()) + ", the first one's being 1");
     return {};
 }
 
-void set_metadata(const SourceModel& model, GgufMetadata& metadata) {
+/// `count` for each layer that has what it counts, 0 for the others.
+void set_by_layer(const SourceModel& model, std::string_view name, std::uint32_t count, auto has,
+                  GgufMetadata& metadata) {
+    std::vector<std::int32_t> counts;
+    for (std::size_t i = 0; i < model.config.layers.size(); ++i)
+        counts.push_back(has(i) ? static_cast<std::int32_t>(count) : 0);
+    metadata.set(model.key(name), std::span<const std::int32_t>(counts));
+}
+
+/// A mixture's: how many experts there are, how wide, and what their router does where files say it.
+Result<void> set_experts(const SourceModel& model, GgufMetadata& metadata) {
     const DecoderConfig& c = model.config;
+    const DecoderConfig::Experts& experts = c.experts;
+    if (experts.count == 0) return {};
+    metadata.set(model.key("expert_count"), experts.count);
+    metadata.set(model.key("expert_used_count"), experts.per_token);
+    if (experts.intermediate_size != c.intermediate_size || model.json.has("moe_intermediate_size") ||
+        model.architecture.is_gpt_oss)
+        metadata.set(model.key("expert_feed_forward_length"), experts.intermediate_size);
+    if (experts.shared_size > 0) metadata.set(model.key("expert_shared_feed_forward_length"), experts.shared_size);
+    if (model.architecture.is_lfm2) {
+        const auto dense = std::ranges::find(c.layers, true, &DecoderConfig::Layer::has_experts) - c.layers.begin();
+        metadata.set(model.key("leading_dense_block_count"), static_cast<std::uint32_t>(dense));
+        metadata.set(model.key("expert_gating_func"), std::uint32_t{2});  // sigmoid
+    }
+    if (!model.architecture.has_single_parts) return {};
+    VKFORMER_TRY(const auto shared, model.json.unsigned_integer("n_shared_experts", {.fallback = 1}));
+    metadata.set(model.key("expert_shared_count"), shared);
+    metadata.set(model.key("expert_weights_norm"), experts.normalises);
+    metadata.set(model.key("expert_weights_scale"), experts.scale);
+    metadata.set(model.key("expert_group_count"), std::uint32_t{1});
+    return {};
+}
+
+/// A hybrid's: the sizes of its states, and which layers attend where the architecture's name does not say it.
+Result<void> set_states(const SourceModel& model, GgufMetadata& metadata) {
+    const DecoderConfig& c = model.config;
+    if (model.architecture.is_lfm2) metadata.set(model.key("shortconv.l_cache"), c.taps);
+    const auto set = [&](std::uint32_t rows, std::uint32_t groups, std::uint32_t heads, std::uint32_t values) {
+        metadata.set(model.key("ssm.conv_kernel"), c.taps);
+        metadata.set(model.key("ssm.state_size"), rows);
+        metadata.set(model.key("ssm.group_count"), groups);
+        metadata.set(model.key("ssm.time_step_rank"), heads);
+        metadata.set(model.key("ssm.inner_size"), values);
+    };
+    if (c.scan.heads > 0) set(c.scan.state_dim, c.scan.groups, c.scan.heads, c.scan.values());
+    // What llama.cpp goes by where an architecture need not turn positions.
+    if (model.source.architecture.has_scans)
+        metadata.set(model.key("rope.scaling.finetuned"), !model.config.ropes.empty());
+    if (!model.architecture.is_qwen_hybrid) return {};
+    set(c.delta_rule.key_dim, c.delta_rule.key_heads, c.delta_rule.heads, c.delta_rule.values());
+    metadata.set(model.key("full_attention_interval"), model.attention_interval());
+    if (!model.architecture.delta_in_turns) return {};
+    // Of images, whose pairs of a head turn by other positions; llama.cpp loads no file without.
+    VKFORMER_TRY(auto sections, model.rope.scaling.token_ids("mrope_section"));
+    const auto pairs = static_cast<std::int32_t>(c.ropes.front().frequencies.size());
+    if (sections.empty()) sections = pairs == 32 ? std::vector<std::int32_t>{11, 11, 10} : std::vector{pairs};
+    sections.resize(4);
+    metadata.set(model.key("rope.dimension_sections"), std::span<const std::int32_t>(sections));
+    return {};
+}
+
+/// Granite's factors as its config has them: the model's are folded (set_multipliers).
+Result<void> set_granite(const SourceModel& model, GgufMetadata& metadata) {
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kFactors = {
+        {{"attention_multiplier", "attention.scale"},
+         {"embedding_multiplier", "embedding_scale"},
+         {"residual_multiplier", "residual_scale"},
+         {"logits_scaling", "logit_scale"}}};
+    for (const auto& [field, key] : kFactors) {
+        VKFORMER_TRY(const double factor, model.json.real(field, {.fallback = 1}));
+        metadata.set(model.key(key), static_cast<float>(factor));
+    }
+    VKFORMER_TRY(const double eps, model.json.real("rms_norm_eps", {.fallback = 1e-6}));
+    metadata.set(model.key("attention.layer_norm_rms_epsilon"), static_cast<float>(eps));
+    return {};
+}
+
+Result<void> set_metadata(const SourceModel& model, GgufMetadata& metadata) {
+    const DecoderConfig& c = model.config;
+    const GgufArchitecture& a = model.architecture;
+    metadata.set("general.architecture", a.name);
     metadata.set(model.key("block_count"), static_cast<std::uint32_t>(c.layers.size()));
     metadata.set(model.key("context_length"), c.most_positions());
     metadata.set(model.key("embedding_length"), c.hidden_size);
-    metadata.set(model.key("feed_forward_length"), c.intermediate_size);
+    const auto is_mixture = [&](std::size_t layer) { return c.layers[layer].has_experts; };
+    if (a.has_single_parts) {  // layers without either number have a state
+        const bool mixes = c.experts.count > 0;
+        set_by_layer(
+            model, "feed_forward_length", mixes ? c.experts.intermediate_size : c.intermediate_size,
+            [&](std::size_t i) { return mixes ? is_mixture(i) : c.layers[i].mixer == DecoderConfig::Mixer::none; },
+            metadata);
+    } else if (model.json.has("intermediate_size") ||
+               !std::ranges::all_of(c.layers, &DecoderConfig::Layer::has_experts)) {
+        metadata.set(model.key("feed_forward_length"), c.intermediate_size);
+    }
     metadata.set(model.key("attention.head_count"), c.heads);
-    metadata.set(model.key("attention.head_count_kv"), c.kv_heads);
-    const bool is_rms = c.norm == DecoderConfig::Norm::rms;
-    metadata.set(model.key(is_rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon"), c.norm_eps);
+    if (a.is_lfm2 || a.has_scans)
+        set_by_layer(
+            model, "attention.head_count_kv", c.kv_heads, [&](std::size_t i) { return model.attends(i); }, metadata);
+    else
+        metadata.set(model.key("attention.head_count_kv"), c.kv_heads);
+    if (c.norm == DecoderConfig::Norm::rms) metadata.set(model.key("attention.layer_norm_rms_epsilon"), c.norm_eps);
+    if (c.norm == DecoderConfig::Norm::layer || a.has_single_parts)  // llama.cpp asks for both there
+        metadata.set(model.key("attention.layer_norm_epsilon"), c.norm_eps);
     metadata.set(model.key("vocab_size"), c.vocab_size);
-    if (!model.source.architecture.learned_positions) {
+    if (!a.learned_positions) {
         metadata.set(model.key("attention.key_length"), c.head_dim);
         metadata.set(model.key("attention.value_length"), c.head_dim);
-        metadata.set(model.key("rope.dimension_count"),
-                     static_cast<std::uint32_t>(2 * c.ropes.front().frequencies.size()));
     }
     if (c.attention_soft_cap != 0) metadata.set(model.key("attn_logit_softcapping"), c.attention_soft_cap);
     if (c.logit_soft_cap != 0) metadata.set(model.key("final_logit_softcapping"), c.logit_soft_cap);
     if (model.window() > 0 || model.is("phi3")) metadata.set(model.key("attention.sliding_window"), model.window());
+    VKFORMER_CHECK(set_states(model, metadata));
+    if (a.is_granite) VKFORMER_CHECK(set_granite(model, metadata));
+    return set_experts(model, metadata);
 }
 
 /// What each of the rope's frequencies is divided by, as a tensor.
@@ -171,11 +311,35 @@ OutputTensor divisors(const std::string& name, const Rope& rope, double theta) {
     return OutputTensor{.name = name, .dtype = DType::f32, .source = float_tensor(shape, std::move(factors))};
 }
 
+Result<void> set_yarn(const SourceModel& model, GgufMetadata& metadata) {
+    const Config& scaling = model.rope.scaling;
+    if (scaling.has("attention_factor"))
+        return scaling.unsupported("attention_factor", "null (for a conversion to GGUF)");
+    const auto set = [&](std::string_view field, double usual, std::string_view key) -> Result<void> {
+        VKFORMER_TRY(const double value, scaling.real(field, {.fallback = usual}));
+        metadata.set(model.key("rope.scaling." + std::string(key)), static_cast<float>(value));
+        return {};
+    };
+    metadata.set(model.key("rope.scaling.type"), "yarn");
+    VKFORMER_CHECK(set("factor", 1, "factor"));
+    VKFORMER_CHECK(set("beta_fast", 32, "yarn_beta_fast"));
+    VKFORMER_CHECK(set("beta_slow", 1, "yarn_beta_slow"));
+    VKFORMER_TRY(const auto context, scaling.unsigned_integer("original_max_position_embeddings",
+                                                              {.fallback = model.config.max_positions}));
+    VKFORMER_TRY(const bool truncates, scaling.boolean("truncate", true));
+    metadata.set(model.key("rope.scaling.original_context_length"), context);
+    metadata.set(model.key("rope.scaling.yarn_truncate"), truncates);
+    return {};
+}
+
 Result<void> add_ropes(const SourceModel& model, GgufContents& contents) {
-    if (model.source.architecture.learned_positions) return {};
+    if (model.architecture.learned_positions || model.architecture.has_single_parts) return {};
     const DecoderConfig& c = model.config;
     const RopeSource& rope = model.rope;
+    const auto turned = c.ropes.empty() ? c.head_dim : 2 * c.ropes.front().frequencies.size();
+    contents.metadata.set(model.key("rope.dimension_count"), static_cast<std::uint32_t>(turned));
     contents.metadata.set(model.key("rope.freq_base"), static_cast<float>(rope.theta));
+    if (c.ropes.empty()) return {};
     if (model.is("gemma3")) {
         constexpr RopeDefaults kLocal = {
             .theta_name = "rope_local_base_freq", .object = "sliding_attention", .is_scaled_by_rope_scaling = false};
@@ -190,6 +354,8 @@ Result<void> add_ropes(const SourceModel& model, GgufContents& contents) {
         contents.metadata.set(model.key("rope.scaling.factor"), static_cast<float>(factor));
     } else if (rope.type == "llama3") {
         contents.tensors.push_back(divisors("rope_freqs.weight", c.ropes.front(), rope.theta));
+    } else if (rope.type == "yarn") {
+        return set_yarn(model, contents.metadata);
     } else if (rope.type != "default") {  // LongRoPE
         contents.metadata.set(model.key("rope.scaling.original_context_length"), c.max_positions);
         contents.metadata.set(model.key("rope.scaling.attn_factor"), static_cast<float>(c.ropes.front().scale));
@@ -200,145 +366,29 @@ Result<void> add_ropes(const SourceModel& model, GgufContents& contents) {
     return {};
 }
 
-using Renaming = std::pair<std::string_view, std::string_view>;
-
-/// Hugging Face's names of what a layer has, and llama.cpp's.
-constexpr std::array<Renaming, 21> kLayerNames = {{
-    {"self_attn.q_proj", "attn_q"},
-    {"self_attn.k_proj", "attn_k"},
-    {"self_attn.v_proj", "attn_v"},
-    {"self_attn.qkv_proj", "attn_qkv"},
-    {"self_attn.o_proj", "attn_output"},
-    {"self_attn.q_norm", "attn_q_norm"},
-    {"self_attn.k_norm", "attn_k_norm"},
-    {"mlp.gate_proj", "ffn_gate"},
-    {"mlp.up_proj", "ffn_up"},
-    {"mlp.gate_up_proj", "ffn_up"},
-    {"mlp.down_proj", "ffn_down"},
-    {"input_layernorm", "attn_norm"},
-    {"post_attention_layernorm", "ffn_norm"},
-    {"pre_feedforward_layernorm", "ffn_norm"},
-    {"post_feedforward_layernorm", "post_ffw_norm"},
-    {"attn.c_attn", "attn_qkv"},
-    {"attn.c_proj", "attn_output"},
-    {"mlp.c_fc", "ffn_up"},
-    {"mlp.c_proj", "ffn_down"},
-    {"ln_1", "attn_norm"},
-    {"ln_2", "ffn_norm"},
-}};
-constexpr std::array<Renaming, 6> kWholeNames = {{
-    {"embed_tokens", "token_embd"},
-    {"norm", "output_norm"},
-    {"lm_head", "output"},
-    {"wte", "token_embd"},
-    {"wpe", "position_embd"},
-    {"ln_f", "output_norm"},
-}};
-
-std::optional<std::string> renamed(std::span<const Renaming> names, std::string_view part) {
-    const auto found = std::ranges::find(names, part, &Renaming::first);
-    if (found == names.end()) return std::nullopt;
-    return std::string(found->second);
-}
-
-/// "model.layers.3.mlp.up_proj.weight" → "blk.3.ffn_up.weight"; nothing for names that are not of the architecture.
-std::optional<std::string> gguf_name(std::string_view name, const SourceModel& model) {
-    for (const std::string_view prefix : {"language_model.", "model.language_model.", "model.", "transformer."})
-        if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
-    const std::size_t kind_begin = name.rfind('.');
-    if (kind_begin == name.npos) return std::nullopt;
-    const std::string kind(name.substr(kind_begin));
-    if (kind == ".bias" && !model.source.has_biases) return std::nullopt;
-    name.remove_suffix(kind.size());
-    if (const auto whole = renamed(kWholeNames, name)) return *whole + kind;
-    for (const std::string_view layers : {"layers.", "h."}) {
-        if (!name.starts_with(layers)) continue;
-        name.remove_prefix(layers.size());
-        const std::size_t number_end = name.find('.');
-        if (number_end == name.npos) return std::nullopt;
-        const std::string_view part = name.substr(number_end + 1);
-        const bool has_both_norms = model.is("gemma2") || model.is("gemma3");
-        auto found = has_both_norms && part == "post_attention_layernorm" ? std::string("post_attention_norm")
-                                                                          : renamed(kLayerNames, part);
-        if (!found) return std::nullopt;
-        return "blk." + std::string(name.substr(0, number_end + 1)) + *found + kind;
-    }
-    return std::nullopt;
-}
-
-/// llama.cpp's Llama rotates neighbouring elements of a head, Hugging Face's elements half a head apart: row 2 i + j of a head
-/// is row j · head_dim / 2 + i there.
-std::vector<std::uint64_t> interleaved_rows(std::uint32_t heads, std::uint32_t head_dim) {
-    std::vector<std::uint64_t> rows;
-    rows.reserve(std::size_t{heads} * head_dim);
-    for (std::uint64_t head = 0; head < heads; ++head)
-        for (std::uint64_t i = 0; i < head_dim; ++i) rows.push_back(head * head_dim + i % 2 * (head_dim / 2) + i / 2);
-    return rows;
-}
-
-/// Where llama.cpp's converter puts a tensor: the tables, the layers by number, then the output.
-std::uint64_t layer_order(std::string_view name) {
-    if (!name.starts_with("blk."))
-        return name.starts_with("rope_f") || name.starts_with("token_embd") || name.starts_with("position_embd")
-                   ? 0
-                   : UINT64_MAX;
-    return 1 + std::strtoull(std::string(name.substr(4)).c_str(), nullptr, 10);
-}
-
-/// Gemma's gains are stored minus one, llama.cpp's are not.
-Result<TensorData> plus_one(const TensorData& gain) {
-    VKFORMER_TRY(std::vector<float> values, floats_of(gain));
-    for (float& value : values) value += 1;
-    return float_tensor(gain.shape, std::move(values));
-}
-
-/// What a folder holds besides the decoder: buffers of older versions, and what only sees pictures.
-bool is_left_out(std::string_view name) {
-    return name.ends_with("rotary_emb.inv_freq") || name.ends_with(".attn.masked_bias") || name.ends_with(".attn.bias");
-}
-bool is_of_vision(std::string_view name) {
-    return name.find("vision_tower.") != name.npos || name.find("multi_modal_projector.") != name.npos;
-}
-
-Result<void> add_tensors(const formats::Weights& weights, const SourceModel& model, GgufContents& contents) {
-    bool leaves_vision_out = false;
-    for (const auto& [name, data] : weights.tensors()) {
-        const bool is_vision = model.source.model_type == "gemma3" && is_of_vision(name);
-        leaves_vision_out |= is_vision;
-        if (is_vision || is_left_out(name)) continue;
-        const auto new_name = gguf_name(name, model);
-        if (!new_name)
-            return Error{ErrorCode::UnsupportedConfig, weights.source() + ": the tensor " + formats::quote(name) +
-                                                           " has no place in a GGUF file of the architecture " +
-                                                           std::string(model.source.architecture.name)};
-        if (model.ties_head && *new_name == "output.weight") continue;
-        OutputTensor tensor{.name = *new_name, .dtype = data.dtype, .source = data};
-        const bool is_query = new_name->find(".attn_q.") != new_name->npos;
-        const bool is_key = new_name->find(".attn_k.") != new_name->npos;
-        if (model.source.architecture.pairing == graph::RopePairing::interleaved && (is_query || is_key))
-            tensor.row_order =
-                interleaved_rows(is_query ? model.config.heads : model.config.kv_heads, model.config.head_dim);
-        if (model.source.architecture.is_gemma && new_name->ends_with("norm.weight")) {
-            VKFORMER_TRY(tensor.source, plus_one(data));
-        } else if (model.is("gpt2") && new_name->starts_with("blk.") && data.shape.rank() == 2) {
-            VKFORMER_TRY(tensor.source, transposed(data));
-        }
-        contents.tensors.push_back(std::move(tensor));
-    }
-    if (leaves_vision_out)
-        contents.notes.push_back("the vision tower is left out: the file is the language model alone");
-    sort_stably(contents.tensors,
-                [](const OutputTensor& a, const OutputTensor& b) { return layer_order(a.name) < layer_order(b.name); });
+/// What a folder holds besides the language model.
+Result<void> add_notes(const std::filesystem::path& folder, const SourceModel& model, std::vector<std::string>& notes) {
+    const DecoderConfig& c = model.config;
+    notes.insert(notes.end(), model.decoder.notes.begin(), model.decoder.notes.end());
+    VKFORMER_TRY(const auto weights, formats::open_weights(folder));
+    const auto has = [&](std::initializer_list<std::string_view> words) {
+        return std::ranges::any_of(weights.names(), [&](std::string_view name) {
+            return std::ranges::any_of(words, [&](std::string_view word) { return name.find(word) != name.npos; });
+        });
+    };
+    if (has({"vision_tower.", "multi_modal_projector.", "visual."}))
+        notes.push_back("the vision tower is left out: the file is the language model alone");
+    if (has({"mtp."})) notes.push_back("the layers that predict the token after the next one (mtp.) are left out");
+    if (model.window() > 0 && model.architecture.window_pattern == 1)
+        notes.push_back("the attention window of " + std::to_string(model.window()) +
+                        " is written down, but llama.cpp does not heed it for this architecture");
+    const bool needs_experts = model.is("qwen2moe") || model.is("qwen3moe") || model.is("qwen3next");
+    const bool lacks_some = !std::ranges::all_of(c.layers, &DecoderConfig::Layer::has_experts);
+    const bool shares_keys = model.is("olmoe") && c.kv_heads != c.heads;
+    if ((needs_experts && lacks_some) || shares_keys)
+        notes.push_back("llama.cpp loads no file of the architecture " + std::string(model.architecture.name) +
+                        (shares_keys ? " whose heads share keys" : " some of whose layers have no experts"));
     return {};
-}
-
-/// The model as vkformer runs it, of which nothing is kept: packed weights would be in memory twice.
-Result<SourceModel> open_source(const std::filesystem::path& folder, const Source& source, const Config& json,
-                                const RopeSource& rope) {
-    VKFORMER_TRY(const Decoder decoder, load_decoder(folder));
-    const bool ties_head = is_same(decoder.weights().lm_head.weight, decoder.weights().embedding);
-    return SourceModel{
-        .source = source, .json = json, .rope = rope, .config = decoder.config(), .ties_head = ties_head};
 }
 
 }  // namespace
@@ -364,28 +414,32 @@ Result<GgufContents> requantized(const formats::Gguf& file, DType dtype) {
 Result<GgufContents> exported_to_gguf(const std::filesystem::path& folder, DType dtype) {
     VKFORMER_TRY(const auto json, Config::open(folder / "config.json"));
     VKFORMER_TRY(const Source* const source, source_of(json));
-    const bool sees = source->model_type == "gemma3";
+    const bool sees = json.has("text_config");
     VKFORMER_TRY(const Config decoder_json, sees ? json.object("text_config") : Result<Config>(json));
     VKFORMER_TRY(const RopeSource rope, representable_rope(*source, decoder_json));
     VKFORMER_TRY(const auto vocab_size, decoder_json.unsigned_integer("vocab_size", {.min = 1}));
     GgufContents contents;
-    contents.metadata.set("general.architecture", std::string(source->architecture.name));
+    contents.metadata.set("general.architecture", source->architecture.name);
     contents.metadata.set("general.type", "model");
     contents.metadata.set("general.name", std::filesystem::absolute(folder).lexically_normal().filename().string());
     set_file_type(contents, dtype);
     VKFORMER_CHECK(add_gguf_vocabulary(folder, json, vocab_size, contents));
 
     // The model as vkformer runs it says what the folder's fields come to, and that it is whole.
-    VKFORMER_TRY(const SourceModel model, open_source(folder, *source, decoder_json, rope));
+    VKFORMER_TRY(const Decoder decoder, load_decoder(folder));
+    const GgufArchitecture& architecture = architecture_of(*source, decoder.config());
+    const SourceModel model = {
+        .source = *source, .architecture = architecture, .json = decoder_json, .rope = rope, .decoder = decoder};
     VKFORMER_CHECK(check_representable(model));
-    VKFORMER_TRY(const auto weights, open_folder_weights(json, folder));
-    set_metadata(model, contents.metadata);
+    VKFORMER_CHECK(set_metadata(model, contents.metadata));
     VKFORMER_CHECK(add_ropes(model, contents));
-    VKFORMER_CHECK(add_tensors(weights, model, contents));
-    if (model.window() > 0 && model.source.architecture.window_pattern == 1)
-        contents.notes.push_back("the attention window of " + std::to_string(model.window()) +
-                                 " is written down, but llama.cpp does not heed it for this architecture");
-    choose_gguf_dtypes(contents.tensors, dtype, contents.notes);
+    VKFORMER_TRY(auto tensors, gguf_tensors(decoder, architecture, source->has_biases, folder.string()));
+    std::ranges::move(tensors, std::back_inserter(contents.tensors));
+    VKFORMER_CHECK(add_notes(folder, model, contents.notes));
+    // gpt-oss's experts are what they were trained as.
+    const bool keeps_mxfp4 = architecture.is_gpt_oss;
+    choose_gguf_dtypes(contents.tensors, dtype, contents.notes,
+                       keeps_mxfp4 ? std::optional(DType::mxfp4) : std::nullopt);
     return contents;
 }
 

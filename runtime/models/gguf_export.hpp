@@ -28,8 +28,9 @@ struct GgufContents {
 Result<GgufContents> requantized(const formats::Gguf& file, DType dtype);
 
 /// A Hugging Face folder of a decoder (every model_type that load_decoder takes) with the names, the metadata, the order of rows, the
-/// gains and the tokenizer that llama.cpp expects. Dtypes as above. Errors: those of load_decoder, open_weights and load_tokenizer;
-/// UnsupportedConfig (an architecture, an option or a tokenizer that has no place in the format, by name).
+/// gains and the tokenizer that llama.cpp expects. Dtypes as above, but that gpt-oss's experts in MXFP4 stay what they are. Errors: those
+/// of load_decoder, open_weights and load_tokenizer; UnsupportedConfig (an architecture, an option, a tensor or a tokenizer that has no
+/// place in the format, by name).
 Result<GgufContents> exported_to_gguf(const std::filesystem::path& folder, DType dtype);
 
 /// The weights of a folder, which all that read folders take (formats::kBlockFile), matrices at `dtype`, a block format: tensors keep

@@ -5,11 +5,13 @@
 #include <fstream>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
+#include "cpu/backend.hpp"
 #include "formats/safetensors.hpp"
 #include "formats/weights.hpp"
 #include "models/open_model.hpp"
@@ -37,10 +39,19 @@ constexpr std::uint64_t kLlamaWidth = 64, kFeedForward = 48, kVocabulary = 512;
 void write_json(const std::filesystem::path& path, const json& value) { std::ofstream(path) << value.dump(); }
 
 json llama_config() {
-    return {{"model_type", "llama"},         {"hidden_size", kLlamaWidth}, {"intermediate_size", kFeedForward},
-            {"num_hidden_layers", 1},        {"vocab_size", kVocabulary},  {"num_attention_heads", 4},
-            {"num_key_value_heads", 2},      {"rms_norm_eps", 1e-5},       {"rope_theta", 1e6},
-            {"max_position_embeddings", 99}, {"bos_token_id", 0},          {"eos_token_id", json::array({2, 3})}};
+    return {{"model_type", "llama"},
+            {"hidden_size", kLlamaWidth},
+            {"intermediate_size", kFeedForward},
+            {"num_hidden_layers", 1},
+            {"vocab_size", kVocabulary},
+            {"num_attention_heads", 4},
+            {"num_key_value_heads", 2},
+            {"rms_norm_eps", 1e-5},
+            {"rope_theta", 1e6},
+            {"max_position_embeddings", 99},
+            {"attention_bias", true},
+            {"bos_token_id", 0},
+            {"eos_token_id", json::array({2, 3})}};
 }
 
 /// Element i of tensor t is i + t / 16, so that rows can be told apart.
@@ -63,8 +74,11 @@ std::vector<formats::NamedTensor> llama_tensors() {
             numbered_tensor(layer + "self_attn.q_proj.weight", {64, kLlamaWidth}),
             numbered_tensor(layer + "self_attn.q_proj.bias", {64}),
             numbered_tensor(layer + "self_attn.k_proj.weight", {32, kLlamaWidth}),
+            numbered_tensor(layer + "self_attn.k_proj.bias", {32}),
             numbered_tensor(layer + "self_attn.v_proj.weight", {32, kLlamaWidth}),
+            numbered_tensor(layer + "self_attn.v_proj.bias", {32}),
             numbered_tensor(layer + "self_attn.o_proj.weight", {kLlamaWidth, 64}),
+            numbered_tensor(layer + "self_attn.o_proj.bias", {kLlamaWidth}),
             numbered_tensor(layer + "mlp.gate_proj.weight", {kFeedForward, kLlamaWidth}),
             numbered_tensor(layer + "mlp.up_proj.weight", {kFeedForward, kLlamaWidth}),
             numbered_tensor(layer + "mlp.down_proj.weight", {kLlamaWidth, kFeedForward})};
@@ -130,6 +144,15 @@ void copy_model(const std::string& name, const std::filesystem::path& to) {
                                          {"merges", json::array({"\u2581 a"})}}}});
 }
 
+/// A folder of tests/goldens as a GGUF file.
+formats::Gguf exported_file(const std::string& name, DType dtype, const TemporaryFolder& folder) {
+    const std::string type(to_string(dtype));
+    copy_model(name, folder.path() / type);
+    const auto contents = must(exported_to_gguf(folder.path() / type, dtype));
+    must(formats::write_gguf(folder.path() / (type + ".gguf"), contents.metadata, contents.tensors));
+    return must(formats::Gguf::open(folder.path() / (type + ".gguf")));
+}
+
 }  // namespace
 
 TEST_CASE("a Llama folder becomes a GGUF file as llama.cpp's converter writes it", "[models][gguf]") {
@@ -140,7 +163,7 @@ TEST_CASE("a Llama folder becomes a GGUF file as llama.cpp's converter writes it
     CHECK(file.unsigned_integer("llama.attention.head_count_kv").value() == 2);
     CHECK(file.unsigned_integer("llama.rope.dimension_count").value() == 16);
     CHECK(file.real("llama.rope.freq_base").value() == 1e6);
-    CHECK(file.tensors().size() == 13);
+    CHECK(file.tensors().size() == 16);
     CHECK(file.weights().get("output.weight").value().shape == Shape{kVocabulary, kLlamaWidth});
     CHECK(file.weights().get("blk.0.ffn_down.weight").value().shape == Shape{kLlamaWidth, kFeedForward});
     // Rows of a query head of 16: 0, 8, 1, 9, … (Hugging Face turns halves, llama.cpp neighbours); of values as they were.
@@ -280,12 +303,20 @@ TEST_CASE("Llama 3's scaling becomes factors", "[models][gguf]") {
 }
 
 TEST_CASE("a decoder's folder gives the same logits as a GGUF file", "[models][decoder][gguf][golden]") {
-    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const auto floats_on_cpu = cpu::make_cpu_backend<float>(cpu::QuantizedProducts::floats);
+    graph::Backend* const tested = GENERATE(from_range(test_backends()));
+    graph::Backend& backend = tested == test_backends()[0] ? *floats_on_cpu : *tested;
     const std::string name =
         GENERATE("decoders/llama_gqa_odd", "decoders/llama3_scaled_bf16", "decoders/mistral_window", "decoders/qwen2",
                  "decoders/qwen3", "decoders/smollm3", "decoders/gemma", "decoders/gemma2", "decoders/gemma3_scaled",
                  "decoders/phi3", "decoders/phi3_longrope", "decoders/gpt2", "transformers_5/llama_own_head",
-                 "transformers_5/phi3_partial", "transformers_5/llama_linear_beside");
+                 "transformers_5/phi3_partial", "transformers_5/llama_linear_beside", "decoders/mixtral",
+                 "decoders/mixtral_window_odd", "decoders/qwen2_moe", "decoders/qwen3_moe", "decoders/olmoe",
+                 "transformers_5/mixtral_in_memory", "transformers_5/olmoe", "transformers_5/qwen3_moe",
+                 "decoders/gpt_oss", "decoders/gpt_oss_mxfp4", "decoders/granite", "decoders/granite_tied_biased_bf16",
+                 "decoders/granite_moe", "decoders/granite_moe_shared", "decoders/granite_hybrid",
+                 "decoders/granite_hybrid_moe", "decoders/nemotron_h", "decoders/nemotron_h_moe", "decoders/lfm2",
+                 "decoders/lfm2_moe", "decoders/qwen3_5", "decoders/qwen3_5_moe", "decoders/qwen3_next");
     CAPTURE(backend.name(), name);
     const TemporaryFolder folder;
     copy_model(name, folder.path() / "model");
@@ -298,6 +329,167 @@ TEST_CASE("a decoder's folder gives the same logits as a GGUF file", "[models][d
     const std::vector<double> expected = golden.doubles("logits");
     CHECK(relative_error(std::span<const double>(run.logits), std::span<const double>(expected)) < kModelBound);
     CHECK(model.config().max_positions == must(load_decoder(folder.path() / "model")).config().max_positions);
+}
+
+TEST_CASE("a folder becomes what the converter's conventions make of it, tensor by tensor", "[models][decoder][gguf]") {
+    const std::string name = GENERATE(
+        "llama_gqa_odd", "llama3_scaled_bf16", "smollm3", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_scaled", "phi3",
+        "phi3_longrope", "gpt2", "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "gpt_oss", "gpt_oss_mxfp4", "granite",
+        "granite_moe", "granite_moe_shared", "granite_hybrid", "granite_hybrid_moe", "nemotron_h", "nemotron_h_moe",
+        "lfm2", "lfm2_moe", "qwen3_5", "qwen3_5_moe", "qwen3_next");
+    CAPTURE(name);
+    const TemporaryFolder folder;
+    const auto found = exported_file("decoders/" + name, DType::f32, folder);
+    const auto wanted = must(formats::Gguf::open(goldens_dir() / "gguf_decoders" / (name + ".gguf")));
+    // What the converter writes too, of fields that the goldens' script passes over, and what GGUF readers need no key for.
+    const std::set<std::string_view> further = {
+        "rope.freq_base_swa",       "rope.scaling.yarn_truncate", "rope.scaling.finetuned", "rope.dimension_sections",
+        "attention.sliding_window", "attention.head_count_kv",    "feed_forward_length"};
+    const auto own_key = [&](std::string_view key) { return key.substr(key.find('.') + 1); };
+    for (const formats::GgufValue& value : wanted.values()) {
+        if (value.key.starts_with("tokenizer.") || own_key(value.key) == "rope.dimension_sections") continue;
+        CAPTURE(value.key);
+        const formats::GgufValue* const own = found.find(value.key);
+        REQUIRE(own);
+        CHECK(own->type == value.type);
+        CHECK(std::ranges::equal(own->encoded, value.encoded));
+    }
+    for (const formats::GgufValue& value : found.values()) {
+        CAPTURE(value.key);
+        CHECK((value.key.starts_with("general.") || value.key.starts_with("tokenizer.") || wanted.has(value.key) ||
+               further.contains(own_key(value.key))));
+    }
+    CHECK(found.tensors().size() == wanted.tensors().size());
+    for (const formats::GgufTensor& tensor : wanted.tensors()) {
+        CAPTURE(tensor.name);
+        const TensorData golden = must(wanted.weights().get(tensor.name)), own = must(found.weights().get(tensor.name));
+        CHECK(own.shape == golden.shape);
+        CHECK(own.dtype == (golden.dtype == DType::mxfp4 ? DType::mxfp4 : DType::f32));
+        const std::vector<float> values = values_in(own), expected = values_in(golden);
+        REQUIRE(values.size() == expected.size());
+        for (std::size_t i = 0; i < values.size(); ++i)
+            REQUIRE(values[i] == Approx(expected[i]).epsilon(1e-6));  // exponentials are rounded by other libraries
+    }
+}
+
+TEST_CASE("stacks and joined rows are stored in blocks as whole tensors are", "[models][decoder][gguf]") {
+    const std::string name = GENERATE("mixtral", "qwen2_moe", "gpt_oss", "granite_moe_shared", "granite_hybrid_moe",
+                                      "nemotron_h_moe", "lfm2_moe", "qwen3_5", "qwen3_5_moe", "qwen3_next", "phi3");
+    const DType dtype = GENERATE(DType::q8_0, DType::q4_0);
+    CAPTURE(name, to_string(dtype));
+    const TemporaryFolder folder;
+    const auto plain = exported_file("decoders/" + name, DType::f32, folder);
+    const auto expected = must(requantized(plain, dtype));
+    must(formats::write_gguf(folder / "blocks.gguf", expected.metadata, expected.tensors));
+    const auto wanted = must(formats::Gguf::open(folder / "blocks.gguf"));
+    const auto found = exported_file("decoders/" + name, dtype, folder);
+    bool has_blocks = false;
+    for (const formats::GgufTensor& tensor : wanted.tensors()) {
+        CAPTURE(tensor.name);
+        const TensorData golden = must(wanted.weights().get(tensor.name)), own = must(found.weights().get(tensor.name));
+        CHECK(own.dtype == golden.dtype);
+        CHECK(own.shape == golden.shape);
+        CHECK(std::ranges::equal(own.bytes, golden.bytes));
+        has_blocks |= is_quantized(own.dtype);
+    }
+    CHECK(has_blocks == (name.starts_with("qwen3_") || name == "phi3"));
+}
+
+TEST_CASE("experts in MXFP4 stay what they are, whatever the others become", "[models][decoder][gguf]") {
+    const DType dtype = GENERATE(DType::f16, DType::q8_0);
+    const TemporaryFolder folder;
+    const auto found = exported_file("decoders/gpt_oss_mxfp4", dtype, folder);
+    const auto wanted = must(formats::Gguf::open(goldens_dir() / "gguf_decoders" / "gpt_oss_mxfp4.gguf"));
+    for (const char* const name :
+         {"blk.0.ffn_gate_exps.weight", "blk.3.ffn_up_exps.weight", "blk.2.ffn_down_exps.weight"}) {
+        const TensorData own = must(found.weights().get(name));
+        CHECK(own.dtype == DType::mxfp4);
+        CHECK(std::ranges::equal(own.bytes, must(wanted.weights().get(name)).bytes));
+    }
+    CHECK(must(found.weights().get("blk.0.attn_q.weight")).dtype == dtype);
+}
+
+TEST_CASE("a hybrid whose layers all attend is a file of the plain architecture", "[models][decoder][gguf]") {
+    // The layer of granite_hybrid that attends, alone.
+    const TemporaryFolder folder;
+    copy_model("decoders/granite_hybrid", folder.path() / "model");
+    json config = read_json(folder.path() / "model/config.json");
+    config["num_hidden_layers"] = 1;
+    config["layer_types"] = {"attention"};
+    config["position_embedding_type"] = GENERATE("rope", "nope");
+    const auto weights = must(formats::open_weights(folder.path() / "model"));
+    std::vector<formats::NamedTensor> tensors;
+    for (const auto& [name, data] : weights.tensors())
+        if (name.find("layers.") == name.npos)
+            tensors.push_back({name, data});
+        else if (const std::size_t at = name.find("layers.2."); at != name.npos)
+            tensors.push_back({std::string(name).replace(at, 9, "layers.0."), data});
+    std::filesystem::create_directory(folder.path() / "one");
+    must(formats::write_safetensors(folder.path() / "one/model.safetensors", tensors));
+    write_json(folder.path() / "one/config.json", config);
+    std::filesystem::copy_file(folder.path() / "model/tokenizer.json", folder.path() / "one/tokenizer.json");
+    const auto contents = must(exported_to_gguf(folder.path() / "one", DType::f32));
+    must(formats::write_gguf(folder / "one.gguf", contents.metadata, contents.tensors));
+    const auto file = must(formats::Gguf::open(folder / "one.gguf"));
+    CHECK(must(file.string("general.architecture")) == "granite");
+    const Decoder model = must(load_decoder(folder / "one.gguf")), before = must(load_decoder(folder.path() / "one"));
+    CHECK(model.config().layers[0].rope == before.config().layers[0].rope);
+    const std::vector<std::int32_t> ids = {5, 3, 9, 1, 7, 7};
+    graph::Backend& backend = *test_backends().front();
+    const auto found = run_in_pieces(model, backend, ids, 1, DType::f32, {6});
+    const auto expected = run_in_pieces(before, backend, ids, 1, DType::f32, {6});
+    CHECK(relative_error(std::span<const double>(found.logits), std::span<const double>(expected.logits)) <
+          kModelBound);
+}
+
+TEST_CASE("attention of a hybrid in no regular layers is refused by name", "[models][decoder][gguf][errors]") {
+    // qwen3_5 with its second layer and its fourth, which attends, in each other's place.
+    const TemporaryFolder folder;
+    copy_model("decoders/qwen3_5", folder.path() / "model");
+    json config = read_json(folder.path() / "model/config.json");
+    std::swap(config["layer_types"][1], config["layer_types"][3]);
+    const auto weights = must(formats::open_weights(folder.path() / "model"));
+    std::vector<formats::NamedTensor> tensors;
+    for (const auto& [name, data] : weights.tensors()) {
+        std::string moved = name;
+        if (const std::size_t at = name.find("layers."); at != name.npos && name[at + 8] == '.') {
+            char& layer = moved[at + 7];
+            layer = layer == '1' ? '3' : layer == '3' ? '1' : layer;
+        }
+        tensors.push_back({moved, data});
+    }
+    std::filesystem::create_directory(folder.path() / "other");
+    must(formats::write_safetensors(folder.path() / "other/model.safetensors", tensors));
+    write_json(folder.path() / "other/config.json", config);
+    std::filesystem::copy_file(folder.path() / "model/tokenizer.json", folder.path() / "other/tokenizer.json");
+    const auto contents = exported_to_gguf(folder.path() / "other", DType::f32);
+    REQUIRE_FALSE(contents);
+    CHECK_THAT(contents.error().message, ContainsSubstring("in the layers whose number is a multiple of 2"));
+}
+
+TEST_CASE("notes say what a file is without, and what llama.cpp makes of it", "[models][decoder][gguf]") {
+    const auto notes_of_export = [](const std::string& name, const auto& change) {
+        const TemporaryFolder folder;
+        copy_model(name, folder.path() / "model");
+        json config = read_json(folder.path() / "model/config.json");
+        change(config);
+        write_json(folder.path() / "model/config.json", config);
+        std::string all;
+        for (const std::string& note : must(exported_to_gguf(folder.path() / "model", DType::f32)).notes)
+            all += note + "\n";
+        return all;
+    };
+    const auto as_it_is = [](json&) {};
+    CHECK(notes_of_export("decoders/qwen3_moe", as_it_is).empty());
+    CHECK(notes_of_export("decoders/granite_hybrid_moe", as_it_is).empty());
+    CHECK_THAT(notes_of_export("decoders/qwen2_moe", as_it_is),
+               ContainsSubstring("loads no file of the architecture qwen2moe"));
+    CHECK_THAT(notes_of_export("transformers_5/olmoe", as_it_is), ContainsSubstring("olmoe whose heads share keys"));
+    CHECK_THAT(notes_of_export("decoders/mixtral_window_odd", as_it_is),
+               ContainsSubstring("the attention window of 5"));
+    CHECK_THAT(notes_of_export("decoders/qwen3_5_with_vision",
+                               [](json& config) { config["text_config"]["attention_bias"] = false; }),
+               ContainsSubstring("the vision tower is left out") && ContainsSubstring("self_attn.k_proj.bias\" and"));
 }
 
 TEST_CASE("Gemma 3's language model is exported without its vision tower", "[models][decoder][gguf]") {
@@ -356,6 +548,24 @@ TEST_CASE("what llama.cpp computes otherwise than the folder is refused by name"
     check("transformers_5/gemma_exact_gelu", "\"hidden_act\" is \"gelu\"");
     check("decoders/qwen3_tied_biased", "_proj.bias\" has no place in a GGUF file of the architecture qwen3");
     check("decoders/phi3", "\"rope_type\" is \"linear\"", "rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}});
+    check("decoders/qwen2_moe_normalised", "\"norm_topk_prob\" is true, supported: false");
+    check("decoders/olmoe_grouped", "\"norm_topk_prob\" is true, supported: false");
+    check("decoders/qwen3_moe_dense_layers", "\"norm_topk_prob\" is false, supported: true");
+    check("decoders/lfm2_moe_unbiased_scaled", "\"norm_topk_prob\" is false, supported: true");
+    check("decoders/lfm2_moe", "\"routed_scaling_factor\" is 1.5", "routed_scaling_factor", 1.5);
+    check("decoders/granite_hybrid_grouped", "\"time_step_limit\"");
+    check("decoders/granite_hybrid_grouped", "\"mamba_n_groups\" is 2", "time_step_limit", nullptr);
+    check("decoders/nemotron_h", "\"time_step_limit\" is [0.1,0.5]", "time_step_limit", {0.1, 0.5});
+    check("decoders/nemotron_h", "\"mlp_hidden_act\" is \"relu\", supported: relu2", "mlp_hidden_act", "relu");
+    check("decoders/nemotron_h_moe_biased", "shared_experts.up_proj.bias\" has no place");
+    check("decoders/lfm2_biased_bf16", "conv.in_proj.bias\" has no place in a GGUF file of the architecture lfm2");
+    check("decoders/qwen3_5_odd_tied", "q_proj.bias\" has no place in a GGUF file of the architecture qwen35");
+    check("decoders/gpt_oss_tied_bf16", "\"layer_types\"");
+    json yarn = read_json(goldens_dir() / "decoders/gpt_oss/config.json")["rope_parameters"];
+    yarn["attention_factor"] = 1.5;
+    check("decoders/gpt_oss", "\"attention_factor\" is 1.5", "rope_parameters", yarn);
+    check("decoders/granite_moe", "\"rope_type\" is \"yarn\"", "rope_parameters",
+          {{"rope_type", "yarn"}, {"factor", 2.0}});
 }
 
 TEST_CASE("what has no place in a GGUF file is refused by name", "[models][gguf]") {
