@@ -36,6 +36,7 @@ struct GgufArchitecture {
     /// A layer is a mixer or feed-forward layers, with one norm; no positions are turned, and relu² stands in place of gates.
     bool has_single_parts = false;
     bool is_granite = false;              ///< factors of embeddings, of what layers add, and of logits
+    bool has_own_head = false;            ///< llama.cpp takes no table of tokens for a head that is missing
     std::uint32_t wide_scale_layers = 0;  ///< a model of so many layers scales its scores by hidden_size / heads
 
     constexpr graph::Activation activation() const {
@@ -64,16 +65,17 @@ inline constexpr GgufArchitecture kGgufSmolLm3 = {
 inline constexpr GgufArchitecture kGgufQwen2 = {.name = "qwen2", .pairing = graph::RopePairing::halves};
 inline constexpr GgufArchitecture kGgufQwen3 = {.name = "qwen3", .pairing = graph::RopePairing::halves};
 inline constexpr GgufArchitecture kGgufQwen2Moe = {
-    .name = "qwen2moe", .pairing = graph::RopePairing::halves, .experts = GgufExperts::plain};
+    .name = "qwen2moe", .pairing = graph::RopePairing::halves, .experts = GgufExperts::plain, .has_own_head = true};
 inline constexpr GgufArchitecture kGgufQwen3Moe = {
     .name = "qwen3moe", .pairing = graph::RopePairing::halves, .experts = GgufExperts::normalised};
 inline constexpr GgufArchitecture kGgufOlmoe = {
-    .name = "olmoe", .pairing = graph::RopePairing::halves, .experts = GgufExperts::plain};
+    .name = "olmoe", .pairing = graph::RopePairing::halves, .experts = GgufExperts::plain, .has_own_head = true};
 inline constexpr GgufArchitecture kGgufGptOss = {.name = "gpt-oss",
                                                  .pairing = graph::RopePairing::halves,
                                                  .window_pattern = 2,
                                                  .experts = GgufExperts::normalised,
-                                                 .is_gpt_oss = true};
+                                                 .is_gpt_oss = true,
+                                                 .has_own_head = true};
 inline constexpr GgufArchitecture kGgufLfm2 = {.name = "lfm2", .pairing = graph::RopePairing::halves, .is_lfm2 = true};
 inline constexpr GgufArchitecture kGgufLfm2Moe = {.name = "lfm2moe",
                                                   .pairing = graph::RopePairing::halves,

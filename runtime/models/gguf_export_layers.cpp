@@ -54,6 +54,11 @@ Result<TensorData> gain_plus(const TensorData& gain, float offset) {
     return float_tensor(gain.shape, std::move(values));
 }
 
+/// A vector that llama.cpp asks for where the model may have none: without one it loads no file, or ends itself.
+TensorData or_zeros(const TensorData& vector, std::uint64_t size) {
+    return vector.bytes.empty() ? float_tensor({size}, std::vector<float>(size)) : vector;
+}
+
 class TensorLister {
 public:
     TensorLister(const Decoder& model, const GgufArchitecture& architecture, bool has_biases, const std::string& source)
@@ -72,7 +77,8 @@ public:
         }
         layer_.clear();
         VKFORMER_CHECK(add_norm(architecture_.is_lfm2 ? "token_embd_norm" : "output_norm", weights_.final_norm));
-        if (!is_same(weights_.lm_head.weight, weights_.embedding)) add("output.weight", weights_.lm_head.weight);
+        if (architecture_.has_own_head || !is_same(weights_.lm_head.weight, weights_.embedding))
+            add("output.weight", weights_.lm_head.weight);
         add("output.bias", weights_.lm_head.bias);
         return std::move(tensors_);
     }
@@ -124,7 +130,8 @@ private:
                                 const Order& rows = {}) {
         VKFORMER_CHECK(check_bias(projection, takes_bias));
         add(name + ".weight", projection.weight, rows);
-        add(name + ".bias", projection.bias, rows);
+        const bool needs_bias = architecture_.is_gpt_oss && takes_bias && projection;
+        add(name + ".bias", needs_bias ? or_zeros(projection.bias, projection.weight.shape[0]) : projection.bias, rows);
         return {};
     }
 
@@ -251,7 +258,7 @@ private:
         VKFORMER_CHECK(add_joined("ssm_in", {&l.mixed_gate, &l.state.input, &l.state.step}, false));
         VKFORMER_TRY(TensorData decay, decays(l.state, {scan.heads, 1}));
         add("ssm_conv1d.weight", l.state.taps);
-        add("ssm_conv1d.bias", l.state.taps_bias);
+        add("ssm_conv1d.bias", or_zeros(l.state.taps_bias, scan.width()));
         add("ssm_a", std::move(decay));
         add("ssm_dt.bias", rates(l.state, 1, {scan.heads}));
         add("ssm_d", rates(l.state, 2, {scan.heads, 1}));
@@ -262,7 +269,8 @@ private:
     void list_experts(const ExpertWeights& experts) {
         add("ffn_gate_inp.weight", experts.router);
         add("ffn_gate_inp.bias", experts.router_bias);
-        add("exp_probs_b.bias", experts.choice_bias);
+        if (experts && architecture_.sigmoid_sum > 0)
+            add("exp_probs_b.bias", or_zeros(experts.choice_bias, config_.experts.count));
         add_stack("ffn_gate_exps.weight", experts.gate);
         add("ffn_gate_exps.bias", experts.gate_bias);
         add_stack("ffn_up_exps.weight", experts.up);

@@ -144,6 +144,17 @@ void copy_model(const std::string& name, const std::filesystem::path& to) {
                                          {"merges", json::array({"\u2581 a"})}}}});
 }
 
+/// The same with another config.json, and tensors under the names that `rename` gives theirs, if it gives one.
+void copy_model_with(const std::string& name, const std::filesystem::path& to, const json& config, auto&& rename) {
+    copy_model(name, to);
+    const auto weights = must(formats::open_weights(goldens_dir() / name));
+    std::vector<formats::NamedTensor> tensors;
+    for (const auto& [tensor, data] : weights.tensors())
+        if (std::string renamed = rename(tensor); !renamed.empty()) tensors.push_back({std::move(renamed), data});
+    must(formats::write_safetensors(to / "model.safetensors", tensors));
+    write_json(to / "config.json", config);
+}
+
 /// A folder of tests/goldens as a GGUF file.
 formats::Gguf exported_file(const std::string& name, DType dtype, const TemporaryFolder& folder) {
     const std::string type(to_string(dtype));
@@ -412,22 +423,15 @@ TEST_CASE("experts in MXFP4 stay what they are, whatever the others become", "[m
 TEST_CASE("a hybrid whose layers all attend is a file of the plain architecture", "[models][decoder][gguf]") {
     // The layer of granite_hybrid that attends, alone.
     const TemporaryFolder folder;
-    copy_model("decoders/granite_hybrid", folder.path() / "model");
-    json config = read_json(folder.path() / "model/config.json");
+    json config = read_json(goldens_dir() / "decoders/granite_hybrid/config.json");
     config["num_hidden_layers"] = 1;
     config["layer_types"] = {"attention"};
     config["position_embedding_type"] = GENERATE("rope", "nope");
-    const auto weights = must(formats::open_weights(folder.path() / "model"));
-    std::vector<formats::NamedTensor> tensors;
-    for (const auto& [name, data] : weights.tensors())
-        if (name.find("layers.") == name.npos)
-            tensors.push_back({name, data});
-        else if (const std::size_t at = name.find("layers.2."); at != name.npos)
-            tensors.push_back({std::string(name).replace(at, 9, "layers.0."), data});
-    std::filesystem::create_directory(folder.path() / "one");
-    must(formats::write_safetensors(folder.path() / "one/model.safetensors", tensors));
-    write_json(folder.path() / "one/config.json", config);
-    std::filesystem::copy_file(folder.path() / "model/tokenizer.json", folder.path() / "one/tokenizer.json");
+    copy_model_with("decoders/granite_hybrid", folder.path() / "one", config, [](const std::string& name) {
+        const std::size_t at = name.find("layers.2.");
+        if (at == name.npos) return name.find("layers.") == name.npos ? name : std::string();
+        return std::string(name).replace(at, 9, "layers.0.");
+    });
     const auto contents = must(exported_to_gguf(folder.path() / "one", DType::f32));
     must(formats::write_gguf(folder / "one.gguf", contents.metadata, contents.tensors));
     const auto file = must(formats::Gguf::open(folder / "one.gguf"));
@@ -442,27 +446,44 @@ TEST_CASE("a hybrid whose layers all attend is a file of the plain architecture"
           kModelBound);
 }
 
+TEST_CASE("what llama.cpp asks for and a model has not is written all the same", "[models][decoder][gguf]") {
+    const auto stored = [](const std::string& name, const json& fields, std::string_view left_out, const char* tensor) {
+        const TemporaryFolder folder;
+        json config = read_json(goldens_dir() / name / "config.json");
+        config.update(fields);
+        copy_model_with(name, folder.path() / "model", config,
+                        [&](const std::string& old) { return old.find(left_out) == old.npos ? old : std::string(); });
+        const auto contents = must(exported_to_gguf(folder.path() / "model", DType::q8_0));
+        CAPTURE(name, tensor);
+        const auto found = std::ranges::find(contents.tensors, tensor, &formats::OutputTensor::name);
+        REQUIRE(found != contents.tensors.end());
+        return values_in(found->source);
+    };
+    const auto zeros = [](std::size_t size) { return std::vector<float>(size); };
+    CHECK(stored("decoders/nemotron_h", {{"use_conv_bias", false}}, "conv1d.bias", "blk.0.ssm_conv1d.bias") ==
+          zeros(6 * 9 + 2 * 3 * 7));
+    CHECK(stored("decoders/lfm2_moe", {{"use_expert_bias", false}}, "expert_bias", "blk.1.exp_probs_b.bias") ==
+          zeros(7));
+    CHECK(stored("decoders/gpt_oss", {{"attention_bias", false}}, "_proj.bias", "blk.3.attn_k.bias") == zeros(2 * 10));
+    CHECK(stored("decoders/gpt_oss", {{"attention_bias", false}}, "_proj.bias", "blk.0.attn_output.bias") == zeros(23));
+    for (const char* const name : {"decoders/gpt_oss", "decoders/olmoe", "decoders/qwen2_moe"})
+        CHECK(stored(name, {{"tie_word_embeddings", true}}, "lm_head", "output.weight") ==
+              values_in(must(must(formats::open_weights(goldens_dir() / name)).get("model.embed_tokens.weight"))));
+}
+
 TEST_CASE("attention of a hybrid in no regular layers is refused by name", "[models][decoder][gguf][errors]") {
     // qwen3_5 with its second layer and its fourth, which attends, in each other's place.
     const TemporaryFolder folder;
-    copy_model("decoders/qwen3_5", folder.path() / "model");
-    json config = read_json(folder.path() / "model/config.json");
+    json config = read_json(goldens_dir() / "decoders/qwen3_5/config.json");
     std::swap(config["layer_types"][1], config["layer_types"][3]);
-    const auto weights = must(formats::open_weights(folder.path() / "model"));
-    std::vector<formats::NamedTensor> tensors;
-    for (const auto& [name, data] : weights.tensors()) {
-        std::string moved = name;
+    copy_model_with("decoders/qwen3_5", folder.path() / "model", config, [](std::string name) {
         if (const std::size_t at = name.find("layers."); at != name.npos && name[at + 8] == '.') {
-            char& layer = moved[at + 7];
+            char& layer = name[at + 7];
             layer = layer == '1' ? '3' : layer == '3' ? '1' : layer;
         }
-        tensors.push_back({moved, data});
-    }
-    std::filesystem::create_directory(folder.path() / "other");
-    must(formats::write_safetensors(folder.path() / "other/model.safetensors", tensors));
-    write_json(folder.path() / "other/config.json", config);
-    std::filesystem::copy_file(folder.path() / "model/tokenizer.json", folder.path() / "other/tokenizer.json");
-    const auto contents = exported_to_gguf(folder.path() / "other", DType::f32);
+        return name;
+    });
+    const auto contents = exported_to_gguf(folder.path() / "model", DType::f32);
     REQUIRE_FALSE(contents);
     CHECK_THAT(contents.error().message, ContainsSubstring("in the layers whose number is a multiple of 2"));
 }
