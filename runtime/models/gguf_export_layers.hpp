@@ -7,6 +7,7 @@
 #include "formats/output_tensor.hpp"
 #include "models/decoder.hpp"
 #include "models/gguf_architecture.hpp"
+#include "vkformer/result.hpp"
 
 namespace vkformer::models {
 

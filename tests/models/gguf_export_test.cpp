@@ -511,6 +511,16 @@ TEST_CASE("notes say what a file is without, and what llama.cpp makes of it", "[
     CHECK_THAT(notes_of_export("decoders/qwen3_5_with_vision",
                                [](json& config) { config["text_config"]["attention_bias"] = false; }),
                ContainsSubstring("the vision tower is left out") && ContainsSubstring("self_attn.k_proj.bias\" and"));
+    // A head that is one of the layers behind the model.
+    const TemporaryFolder folder;
+    json config = read_json(goldens_dir() / "decoders/qwen3_5/config.json");
+    config["tie_word_embeddings"] = true;
+    copy_model_with("decoders/qwen3_5", folder.path() / "model", config, [](const std::string& name) {
+        return name == "lm_head.weight" ? std::string("mtp.fc.weight") : name;
+    });
+    const auto contents = must(exported_to_gguf(folder.path() / "model", DType::f32));
+    REQUIRE(contents.notes.size() == 1);
+    CHECK_THAT(contents.notes[0], ContainsSubstring("(mtp.) are left out"));
 }
 
 TEST_CASE("Gemma 3's language model is exported without its vision tower", "[models][decoder][gguf]") {
