@@ -118,7 +118,7 @@ struct GenerateOptions {
     std::uint32_t prompt_lookup = 0;
     /// How many tokens the draft model guesses at a time at most, 64 at most: the text is the same (but for rounding where two tokens tie),
     /// drawn ones too, and comes sooner where the two models agree. By what guesses and checks take and how many are right, fewer are made,
-    /// or none; wrong ones cost a call 1 % and four checks at most. 0: none. No number: kDraftTokens where there is a draft model and nothing
+    /// or none; a model whose guesses do not pay costs the reading of a prompt, five checks and 1 % of a call's time. 0: none. No number: kDraftTokens where there is a draft model and nothing
     /// is asked for that prompt_lookup does not go with. A number is refused beside those and without a draft model.
     std::optional<std::uint32_t> draft_tokens;
     static constexpr std::uint32_t kDraftTokens = 7;

@@ -13,6 +13,7 @@
 #include "decoding/beam_session.hpp"
 #include "decoding/decoder_session.hpp"
 #include "decoding/invalid.hpp"
+#include "formats/json.hpp"
 
 namespace vkformer {
 namespace {
@@ -263,15 +264,21 @@ Result<std::unique_ptr<models::Decoder>> load_draft(const GeneratorOptions& opti
             "model's generation_config.json may have some)");
     VKFORMER_CHECK(decoding::check_guesses(*language.model, {.guesses = GenerateOptions::kDraftTokens}));
     VKFORMER_TRY(auto draft, api::load_language_model(options.draft, {}));
+    if (const auto cache = draft.model->check_cache(api::session_options(options, {.temperature = 0}).cache); !cache)
+        return invalid(options.draft.string() + ": " + cache.error().message);
     const text::Tokenizer *const its = draft.tokenizer(), *const ours = language.tokenizer();
     if (its && ours) {
         const std::size_t count = std::min(its->vocab_size(), ours->vocab_size());
         for (std::size_t i = 0; i < count; ++i) {
             const auto token = static_cast<std::int32_t>(i);
-            if (its->piece(token) != ours->piece(token))
+            const std::string there = its->piece(token), here = ours->piece(token);
+            const auto is_nobodys = [&](const std::string& piece) {  // what a GGUF file has in such a place
+                return piece.empty() || piece == "[PAD" + std::to_string(i) + "]";
+            };
+            if (there != here && !is_nobodys(there) && !is_nobodys(here))
                 return invalid(options.draft.string() + ": a draft model needs the model's own vocabulary, and token " +
-                               std::to_string(i) + " is \"" + its->piece(token) + "\" there, \"" + ours->piece(token) +
-                               "\" here: name a smaller model of the same family");
+                               std::to_string(i) + " is " + formats::quote(there) + " there, " + formats::quote(here) +
+                               " here: name a smaller model of the same family");
         }
     }
     return std::move(draft.model);

@@ -36,6 +36,7 @@ struct Unfinished {
 };
 
 std::array<Unfinished, 16> g_unfinished;
+std::atomic<unsigned> g_removals = 0;  // who makes a file meanwhile, in another thread, removes it himself
 
 /// A place in the list. -1: there is none; the file is then left behind by a signal.
 int remember(const fs::path::string_type& name) {
@@ -85,6 +86,7 @@ Result<int> opened(const fs::path& path, int file) {
 }  // namespace
 
 void remove_unfinished_files() noexcept {
+    ++g_removals;
     for (const Unfinished& slot : g_unfinished)
         if (slot.state == Unfinished::named && slot.process == platform::process_id())
             platform::remove_file(slot.name.data());
@@ -109,9 +111,11 @@ Result<OutputFile> OutputFile::create(const fs::path& path) {
     OutputFile output(-1, path);
     output.target_ = target.path;
     output.temporary_ = temporary_name(target.path);
+    const unsigned removals = g_removals;
     // Before the file is there: it may be a signal's turn at any moment.
     output.slot_ = remember(output.temporary_.native());
     VKFORMER_TRY(output.file_, opened(path, platform::create_file(output.temporary_, before.has_value())));
+    if (removals != g_removals) return write_error(path, EINTR);
     if (before) platform::copy_permissions(target.path, output.file_);
     return output;
 }

@@ -76,6 +76,7 @@ void DecoderScript::begin(std::vector<Sequence> sequences, OnToken on_token, std
     log_probs_ = log_probs;
     next_sequence_ = 0;
     guesses_.begin();
+    has_guessed_ = false;
     fill_rows();
 }
 
@@ -286,7 +287,8 @@ Result<std::optional<Job>> DecoderScript::next(std::uint32_t most) {
     if (handed_steps_ == done_steps_) {
         VKFORMER_TRY(std::optional<Job> check, next_check());
         if (check) return check;
-        if (options_.guesses > 0 && guesses_.allows(options_.guesses)) most = std::min(most, guesses_.steps_between());
+        if (options_.guesses > 0 && (guesses_.is_step_due() || guesses_.allows(options_.guesses)))
+            most = std::min(most, guesses_.steps_between());
     }
     const std::size_t useful = useful_steps();
     const bool waits = masks_ && handed_steps_ != done_steps_;  // what may follow depends on what was chosen
@@ -326,12 +328,12 @@ Result<std::optional<Job>> DecoderScript::next_check() {
     if (guess_.empty()) return std::optional<Job>();
 
     if (!check_) {
-        check_ = std::make_unique<Check>();
-        VKFORMER_TRY(check_->graph, check_graph(*model_, options_, len));
-        check_->plan = plan(std::move(check_->graph.graph));
-        if (check_->graph.rules.bias)
-            check_->constants.push_back(
-                biases_of(options_.penalties, check_->graph.rules, model_->config().vocab_size));
+        auto made = std::make_unique<Check>();
+        VKFORMER_TRY(made->graph, check_graph(*model_, options_, len));
+        made->plan = plan(std::move(made->graph.graph));
+        if (made->graph.rules.bias)
+            made->constants.push_back(biases_of(options_.penalties, made->graph.rules, model_->config().vocab_size));
+        check_ = std::move(made);
     }
     const Sequence& sequence = sequences_[row.sequence];
     std::vector<std::int32_t> tokens = {row.pending}, positions, random;
@@ -368,7 +370,10 @@ Result<void> DecoderScript::guess(const Row& row, std::size_t most) {
     guess_.erase(std::ranges::find_if(guess_, [&](std::int32_t token) { return token < 0 || token >= vocab; }),
                  guess_.end());
     guess_seconds_ = found.seconds;
-    timings_.decode_seconds += found.seconds + found.preparation;
+    timings_.decode_seconds += found.seconds + found.reading_seconds;
+    // Without the whole text, which has to be read once, nothing can be guessed.
+    if (std::exchange(has_guessed_, true)) guesses_.took_nothing(found.reading_seconds);
+    if (guess_.empty()) guesses_.took_nothing(found.seconds);
     return {};
 }
 

@@ -42,8 +42,8 @@ struct SequenceResult {
 /// What is likely to follow a text.
 struct Guess {
     std::vector<std::int32_t> tokens;
-    double seconds = 0;      ///< that it took to find them
-    double preparation = 0;  ///< what has to be done once for a text, and is not part of `seconds`
+    double seconds = 0;          ///< that it took to find them
+    double reading_seconds = 0;  ///< that it took to read more of the text than follows from one guess to the next; no part of `seconds`
 };
 /// Finds up to `most` tokens, none or some, for a model to check. Of `so_far` these count: `prompt`, the whole text, with `answered` of it
 /// chosen; `seed`. What they draw by is what the check draws by.
@@ -155,6 +155,7 @@ private:
     const Guesser* guesser_ = nullptr;
     GuessLedger guesses_;
     double guess_seconds_ = 0, check_seconds_ = 0;  // what the last check took
+    bool has_guessed_ = false;                      // of this sequence
     bool extended_ = false;                         // the caches have the positions of sequences beyond max_positions
     std::vector<Row> rows_;
 

@@ -45,9 +45,10 @@ Result<std::vector<SequenceResult>> DecoderSession::run(std::span<const Request>
 
 Result<void> DecoderSession::set_sampling(const graph::SampleOptions& sample, const Penalties& penalties,
                                           std::uint32_t guesses, bool drafts) {
+    VKFORMER_CHECK(script_->set_sampling(sample, penalties, guesses));
     if (drafts) VKFORMER_CHECK(draft_->set_sample(sample));
     script_->guess_by(drafts ? &draft_->guesser() : nullptr);
-    return script_->set_sampling(sample, penalties, guesses);
+    return {};
 }
 
 void DecoderSession::clear() noexcept {

@@ -54,7 +54,10 @@ public:
     Result<void> set_sampling(const graph::SampleOptions& sample, const Penalties& penalties, std::uint32_t guesses = 0,
                               bool drafts = false);
     /// Whose guesses may be asked for, on the same backend.
-    void set_draft(std::unique_ptr<DraftSession> draft) noexcept { draft_ = std::move(draft); }
+    void set_draft(std::unique_ptr<DraftSession> draft) noexcept {
+        script_->guess_by(nullptr);
+        draft_ = std::move(draft);
+    }
     /// Forgets what the caches hold.
     void clear() noexcept;
 

@@ -44,12 +44,17 @@ Result<std::unique_ptr<DraftSession>> DraftSession::create(graph::Backend& backe
             "cannot: "
             "name another draft model");
     VKFORMER_TRY(const DecoderSessionOptions chosen, checked_options(model, draft_options(model, options)));
-    return std::unique_ptr<DraftSession>(new DraftSession(backend, model, chosen));
+    std::unique_ptr<DraftSession> made(new DraftSession(backend, model, chosen));
+    VKFORMER_CHECK(made->prepare());
+    return made;
 }
 
-Result<void> DraftSession::set_sample(const graph::SampleOptions& sample) { return script_.set_sampling(sample, {}); }
+Result<void> DraftSession::set_sample(const graph::SampleOptions& sample) {
+    VKFORMER_CHECK(script_.set_sampling(sample, {}));
+    return prepare();
+}
 
-/// So that no guess takes the time that a program's making does.
+/// So that no guess takes the time that a program's making does, or finds that the device has no memory for it.
 Result<void> DraftSession::prepare() {
     script_.plan_for(backend_->fusions());
     VKFORMER_TRY(const std::vector<Part*> parts, script_.parts());
@@ -64,8 +69,6 @@ Result<Guess> DraftSession::guess(Sequence so_far, std::size_t most) {
     const bool is_known = std::ranges::all_of(so_far.prompt, [&](std::int32_t token) { return token < vocab; });
     Guess found;
     if (len > script_.options().context || !is_known) return found;
-    VKFORMER_CHECK(prepare());
-    found.preparation = seconds_since(begin);
     so_far.max_tokens = static_cast<std::uint32_t>(most);
     script_.begin(std::move(so_far));
     VKFORMER_CHECK(run_script(script_, *backend_, stores_, queue_));
@@ -73,8 +76,8 @@ Result<Guess> DraftSession::guess(Sequence so_far, std::size_t most) {
     found.tokens = script_.results()[0].tokens;
     // What was not read with the guesses before: the whole text, mostly.
     constexpr std::uint64_t kUsual = DecoderSessionOptions::kSmallestChunk;
-    if (script_.timings().prompt_tokens > kUsual) found.preparation += script_.timings().prompt_seconds;
-    found.seconds = seconds - found.preparation;
+    if (script_.timings().prompt_tokens > kUsual) found.reading_seconds = script_.timings().prompt_seconds;
+    found.seconds = seconds - found.reading_seconds;
     return found;
 }
 

@@ -21,7 +21,9 @@ public:
     static Result<std::unique_ptr<DraftSession>> create(graph::Backend& backend, const models::Decoder& model,
                                                         const DecoderSessionOptions& options);
 
-    /// How tokens are drawn from here on.
+    DraftSession(DraftSession&&) = delete;  // its guesser is of this place
+
+    /// How tokens are drawn from here on. Errors: those of the backend.
     Result<void> set_sample(const graph::SampleOptions& sample);
     /// Finds nothing for a text that is longer than the context or has tokens that the model does not know.
     const Guesser& guesser() const noexcept { return guesser_; }

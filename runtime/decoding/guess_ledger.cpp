@@ -11,8 +11,16 @@ void move_mean(std::optional<double>& mean, double value) noexcept { mean = mean
 }  // namespace
 
 void GuessLedger::took_steps(std::uint32_t count, double seconds) noexcept {
-    move_mean(step_seconds_, seconds / count);
     all_ += seconds;
+    checks_ = 0;
+    const bool is_first = !has_stepped_;  // devices take longer for a program's first run
+    has_stepped_ = true;
+    if (!is_first) move_mean(step_seconds_, seconds / count);
+}
+
+void GuessLedger::took_nothing(double seconds) noexcept {
+    all_ += seconds;
+    lost_ += seconds;
 }
 
 void GuessLedger::took_check(std::size_t guesses, std::size_t tokens, double guess_seconds,
@@ -22,7 +30,8 @@ void GuessLedger::took_check(std::size_t guesses, std::size_t tokens, double gue
     constexpr double kKept = 0.9;  // of what was known before, with each check
     right_ = kKept * right_ + static_cast<double>(tokens - 1);
     tried_ = kKept * tried_ + static_cast<double>(std::min(tokens, guesses));
-    const bool is_first = !has_checked_;  // devices take longer for a program's first run
+    ++checks_;
+    const bool is_first = !has_checked_;
     has_checked_ = true;
     if (is_first || !step_seconds_) return;
     move_mean(guess_seconds_, guess_seconds / static_cast<double>(guesses));
@@ -42,9 +51,11 @@ double GuessLedger::rate(std::size_t guesses) const noexcept {
 }
 
 bool GuessLedger::allows(std::size_t most) const noexcept {
-    if (!step_seconds_) return false;
-    const bool pays = guesses_cost_ && (!check_seconds_ || rate(best_count(most)) * *step_seconds_ > 1);
-    return lost_ <= kMostLoss * all_ + (pays ? kPatience * check_seconds_.value_or(0) : 0);
+    if (is_step_due()) return false;
+    if (!guesses_cost_ || !check_seconds_) return lost_ <= kMostLoss * all_;
+    const bool pays = rate(best_count(most)) * *step_seconds_ > 1;
+    const double loss = *guess_seconds_ + *check_seconds_;  // of a check with one guess, at most
+    return pays ? lost_ <= kMostLoss * all_ + kPatience * loss : lost_ + loss <= kMostLoss * all_;
 }
 
 std::size_t GuessLedger::best_count(std::size_t most) const noexcept {

@@ -9,11 +9,12 @@
 namespace vkformer::decoding {
 
 /// Keeps what wrong guesses cost within a share of the time that all takes: but for the first check of all, which is not counted, and one
-/// check of each call, or kPatience of them of a source whose guesses are right often enough to pay for themselves.
+/// check of each call of a source that costs nothing, or kPatience and one of a model, until it is known not to pay.
 class GuessLedger {
 public:
     static constexpr double kMostLoss = 0.01;
     static constexpr int kPatience = 4;
+    static constexpr std::uint32_t kMostChecks = 64;
 
     /// `guesses_cost`: they come from a model, so that fewer of them take less time, and one is right as likely behind another as alone.
     explicit GuessLedger(bool guesses_cost = false) noexcept : guesses_cost_(guesses_cost) {}
@@ -21,11 +22,15 @@ public:
     /// Of another sequence: what was lost with those before is no longer counted.
     void begin() noexcept { all_ = lost_ = 0; }
     void took_steps(std::uint32_t count, double seconds) noexcept;
+    /// Time of guessing that gives no token.
+    void took_nothing(double seconds) noexcept;
     /// A check of so many guesses, found in `guess_seconds`, that has given so many tokens: each would have been a step.
     void took_check(std::size_t guesses, std::size_t tokens, double guess_seconds, double check_seconds) noexcept;
 
-    /// Whether the next check, of up to `most` guesses, may be lost. Not before a step was measured.
+    /// Whether the next check, of up to `most` guesses, may be lost. Not where is_step_due().
     bool allows(std::size_t most) const noexcept;
+    /// A step has to be measured: none was, or kMostChecks have followed each other.
+    bool is_step_due() const noexcept { return !step_seconds_ || checks_ >= kMostChecks; }
     /// How many guesses, 1 to `most`, give the most tokens in a second.
     std::size_t best_count(std::size_t most) const noexcept;
     /// Steps that may run before the host looks at what they chose: the longer a step, the fewer.
@@ -41,7 +46,8 @@ private:
     double all_ = 0;                // of steps, guesses and checks
     double lost_ =
         0;  // more than the same tokens would have taken in steps; of gains, what as many checks take as may be lost
-    bool has_checked_ = false;
+    bool has_stepped_ = false, has_checked_ = false;
+    std::uint32_t checks_ = 0;  // since the last step
 };
 
 }  // namespace vkformer::decoding

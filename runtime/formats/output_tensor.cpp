@@ -79,6 +79,7 @@ Result<void> check_output(const OutputTensor& tensor) {
     const Shape& shape = tensor.source.shape;
     const auto count = shape.checked_element_count();
     if (!tensor.parts.empty()) {
+        if (!tensor.row_order.empty() || !tensor.column_order.empty()) return invalid("parts in another order");
         std::uint64_t elements = 0;
         for (const TensorData& part : tensor.parts) {
             VKFORMER_CHECK(check_output(part_of(tensor, part)));

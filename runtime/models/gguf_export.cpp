@@ -176,6 +176,19 @@ Result<void> check_representable(const SourceModel& model) {
     }
     if (c.scan.least_step > 0 || c.scan.most_step < std::numeric_limits<float>::infinity())
         return refused(json.has("mamba_dt_limit") ? "mamba_dt_limit" : "time_step_limit", "no limits but 0");
+    const auto is_dense = [](const DecoderConfig::Layer& layer) {
+        return layer.mixer == DecoderConfig::Mixer::none && !layer.has_experts;
+    };
+    const auto is_feed_forward = [](const DecoderConfig::Layer& layer) {
+        return layer.mixer == DecoderConfig::Mixer::none;
+    };
+    const char* const parts = json.has("layers_block_type") ? "layers_block_type" : "hybrid_override_pattern";
+    if (a.has_single_parts && std::ranges::none_of(c.layers, is_feed_forward))
+        return refused(parts, "a feed-forward layer at least");
+    if (a.has_single_parts && c.experts.count > 0 && std::ranges::any_of(c.layers, is_dense))
+        return refused(parts, "experts in all feed-forward layers or in none");
+    if (a.is_gpt_oss && model.window() == 0) return refused("layer_types", "a window in every second layer");
+    if (c.head_dim % 2 != 0 && !a.learned_positions) return refused("head_dim", "an even number");
     if (a.is_granite && c.scan.groups > 1) return refused("mamba_n_groups", "1");
     for (std::size_t i = 0; a.is_qwen_hybrid && i < c.layers.size(); ++i)
         if (model.attends(i) != ((i + 1) % model.attention_interval() == 0))

@@ -238,9 +238,12 @@ TEST_CASE("generate: text, JSON and token ids", "[cli][generate]") {
     for (const char* const tokens : {"", " --draft-tokens 3", " --draft-tokens 0"}) {
         const Outcome drafted = run("generate -n 48 Hello " + model + draft + tokens);
         CHECK(drafted.out == text + "\n");
-        CHECK((drafted.err.find("; guesses: ") != drafted.err.npos) == (std::string(tokens) != " --draft-tokens 0"));
+        CHECK((drafted.err.find("; guesses: none") != drafted.err.npos) ==
+              (std::string(tokens) == " --draft-tokens 0"));
+        CHECK(drafted.err.find("; guesses: ") != drafted.err.npos);
     }
-    CHECK(run("generate -q --draft-tokens 3 Hello " + model).exit_code != 0);
+    CHECK(run("generate -q --draft-tokens 3 Hello " + model).exit_code == 2);
+    CHECK(run("generate -q --prompt-lookup 3 Hello " + model + draft).exit_code == 2);
     const Outcome other = run("generate -q Hello " + model + " --draft " + quoted(goldens_dir() / "decoders/qwen3"));
     CHECK(other.exit_code == 0);  // that has no tokenizer to be compared
     const Outcome wrong =

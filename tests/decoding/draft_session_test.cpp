@@ -104,12 +104,26 @@ TEST_CASE("a draft model that says no to a cancelled session leaves nothing behi
     checking.script.guess_by(&refusing);
     checking.stops = true;
     const decoding::Sequence sequence = {.prompt = {3, 1, 4}, .max_tokens = 12};
-    CHECK(checking.run(sequence).tokens.size() == 1);
+    CHECK(checking.run(sequence).tokens.size() == 2);
     checking.stops = false;
     const auto draft = must(DraftSession::create(backend, model, options));
     checking.script.guess_by(&draft->guesser());
     CHECK(checking.run(sequence).tokens == plain.run(sequence).tokens);
     CHECK(checking.script.timings().accepted_tokens > 0);
+}
+
+TEST_CASE("a draft model that finds nothing is asked no longer", "[decoding][decoder][draft]") {
+    graph::Backend& backend = *test_backends().front();
+    const models::Decoder model = load_decoder_case("llama_gqa_odd");
+    TimedSession checking(backend, model, {.context = model.config().max_positions, .guesses = 3});
+    int asked = 0;
+    const decoding::Guesser lost = [&](decoding::Sequence, std::size_t) -> Result<decoding::Guess> {
+        ++asked;
+        return decoding::Guess{.seconds = 5};
+    };
+    checking.script.guess_by(&lost);
+    CHECK(checking.run({.prompt = {3, 1, 4}, .max_tokens = 24}).tokens.size() == 24);
+    CHECK(asked == 1);
 }
 
 TEST_CASE("generators take a draft model", "[generator][draft]") {

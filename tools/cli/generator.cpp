@@ -104,6 +104,7 @@ void GeneratorCommand::add(CLI::App& command) {
                     "Tokens that it guesses at a time at most; 0: none (default: 7, or fewer where that is faster)")
         ->check(CLI::Range(0u, 64u))
         ->needs(drafts);
+    drafts->excludes("--prompt-lookup");
     command.add_flag("--ignore-end", ignore_end, "Go on behind the model's end token");
     const std::string constraint_group = "What the text has to be (one of them)";
     auto* const schema =
@@ -229,7 +230,7 @@ Result<Generator> load_generator(const GeneratorCommand& command) {
     return generator;
 }
 
-void show_timings(const Generator& generator, std::span<const Generation> generations) {
+void show_timings(const Generator& generator, std::span<const Generation> generations, bool has_draft) {
     const GenerationTimings& t = generator.timings();
     std::size_t prompt = 0, reused = 0, generated = 0;
     for (const Generation& generation : generations) {
@@ -248,7 +249,8 @@ void show_timings(const Generator& generator, std::span<const Generation> genera
     const std::string known = reused > 0 ? " (" + std::to_string(reused) + " of them known before)" : "";
     const std::string guesses = t.guessed_tokens > 0 ? "; guesses: " + std::to_string(t.accepted_tokens) + " of " +
                                                            std::to_string(t.guessed_tokens) + " right"
-                                                     : "";
+                                : has_draft ? "; guesses: none"
+                                            : "";
     std::fprintf(stderr, "vkformer: prompt: %s%s; generated: %s%s\n",
                  phrase(prompt, t.prompt_tokens, t.prompt_seconds).c_str(), known.c_str(),
                  phrase(generated, generated, t.decode_seconds).c_str(), guesses.c_str());

@@ -52,7 +52,7 @@ private:
 /// Loads the model, with progress on standard error. Errors: those of Generator::load.
 Result<Generator> load_generator(const GeneratorCommand& command);
 
-/// Tokens and tokens per second on standard error.
-void show_timings(const Generator& generator, std::span<const Generation> generations);
+/// Tokens and tokens per second on standard error, and how many guesses were right, of a draft model also where it made none.
+void show_timings(const Generator& generator, std::span<const Generation> generations, bool has_draft);
 
 }  // namespace vkformer::cli
