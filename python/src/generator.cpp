@@ -132,13 +132,14 @@ void bind_generator(nb::module_& module) {
                                                .context = context,
                                                .batch = batch,
                                                .beam_search = beam_search_of(beams, length_penalty, early_stopping),
-                                               .draft = draft ? path_of(*draft) : std::filesystem::path(),
+                                               .draft = draft ? path_of(*draft) : std::string(),
                                                .adapters = adapters_of(adapters)}),
                     on_progress);
             },
             nb::arg("path"), nb::arg("common"), nb::arg("on_progress").none(), nb::kw_only(),
             nb::arg("convert_weights"), nb::arg("cache_q8_0"), nb::arg("context"), nb::arg("batch"), nb::arg("beams"),
-            nb::arg("length_penalty").none(), nb::arg("early_stopping").none(), nb::arg("draft").none(), nb::arg("adapters"))
+            nb::arg("length_penalty").none(), nb::arg("early_stopping").none(), nb::arg("draft").none(),
+            nb::arg("adapters"))
         .def(
             "generate",
             [](HeldGenerator& self, const nb::list& given, const GenerateOptions& options, const nb::object& on_text,
