@@ -28,10 +28,16 @@ struct QuantizedRows {
     const float* totals;        // [rows, groups]: d · Σ q
 };
 
+/// Weights that will be read next: `add_tile` asks for group_bytes of them with each group. None: zeros.
+struct Ahead {
+    const std::byte* from;
+    std::size_t group_bytes;
+};
+
 /// For one format; the same functions compiled for several instruction sets.
 struct Int8Kernels {
-    /// Weight rows of a panel, and rows of x of a tile: the sums of their products stay in registers. Rows that are left over make
-    /// small tiles.
+    /// Weight rows of a panel, and rows of x of a tile: the sums of their products stay in registers. Rows that are left over make a
+    /// small tile, where they fit into one.
     std::size_t panel_columns, tile_rows, small_tile_rows;
     /// What a group takes: with all rows of a panel, with each row of a tile.
     std::size_t panel_bytes, tile_row_bytes;
@@ -51,7 +57,7 @@ struct Int8Kernels {
                        std::byte* panel);
     /// y[r · stride + c] += Σ_i x[r, i] · w[c, i] for r below `rows` and c below `columns`.
     void (*add_tile)(const std::byte* tile, std::size_t size, std::size_t rows, const std::byte* panel,
-                     std::size_t columns, std::size_t groups, float* y, std::size_t stride);
+                     std::size_t columns, std::size_t groups, const Ahead& ahead, float* y, std::size_t stride);
 };
 
 /// By what the processor can do: AVX-512 VNNI, AVX-VNNI, AVX2. Null: the processor or the format has none. Those of the block

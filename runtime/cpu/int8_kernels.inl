@@ -4,6 +4,14 @@
 
 constexpr std::size_t kGroup = 32, kGroups = 8;  // elements; groups whose scales make a vector
 
+/// y[0 … columns − 1] += the sums of eight columns.
+inline void add_to_row(Floats sums, std::size_t columns, float* y) {
+    if (columns == 8) return store(y, load<Floats>(y) + sums);
+    float numbers[8];
+    store(numbers, sums);
+    for (std::size_t c = 0; c < columns; ++c) y[c] += numbers[c];
+}
+
 #ifdef VKFORMER_HAS_NEON
 #include "cpu/int8_neon.inl"
 #else
@@ -255,10 +263,10 @@ void add_dots(const std::byte* weight_row, const QuantizedRows& x, float* y, std
     add_row_dots<Format, 2>(weight_row, x, y, stride);
 }
 
-// ---- many rows: tiles of x and panels of weights, a group at a time ------------------------------------------------------------
-// A tile's group: quants [rows][32], scales [rows], then what sums begin with, kBegins numbers of each row: kMinimum: d · Σ q [rows], else
-// −offset · Σ q [kHalves][rows]. A panel's group: quants [8][columns][4], scales [kHalves][columns], kMinimum: minimums [columns].
-// Both have the quants in another order where kHasMatrices: see int8_neon.inl.
+// ---- more rows: tiles of x and panels of weights, a group at a time ------------------------------------------------------------
+// A tile's group: quants [32 / kTileBytes][rows][kTileBytes], scales [rows], then what sums begin with, kBegins numbers of each row:
+// kMinimum: d · Σ q [rows], else −offset · Σ q [kHalves][rows]. A panel's group: quants [32 / kPanelBytes][columns][kPanelBytes],
+// scales [kHalves][columns], kMinimum: minimums [columns].
 
 /// What of a format matters to a panel. Its quants are what kPanelSigns says: as an instruction multiplies them.
 template <std::size_t halves, bool has_minimum, bool is_signed>
@@ -287,7 +295,8 @@ inline void make_tile_of(const float* x, std::size_t stride, std::size_t rows, s
             std::int8_t quants[kGroup] = {};
             QuantizedGroup group = {};
             if (r < rows) group = quantize_group(x + r * stride + g * kGroup, quants);
-            put_in_tile(quants, r, size, tile);
+            for (std::size_t k = 0; k < kGroup; k += kTileBytes)
+                __builtin_memcpy(tile + k * size + r * kTileBytes, quants + k, kTileBytes);
             std::byte* const scales = tile + size * kGroup + r * sizeof(float);
             __builtin_memcpy(scales, &group.scale, sizeof(float));
             for (std::size_t h = 0; h < P::kBegins; ++h) {
@@ -306,59 +315,54 @@ void make_tile(const float* x, std::size_t stride, std::size_t rows, std::size_t
     make_tile_of<Panel<Format>>(x, stride, rows, size, groups, kPanelOffset<Format>, tile);
 }
 
-/// Eight columns of a panel: `rows` are where their blocks begin.
+/// Column c of a panel: `block` is where its blocks begin.
 template <class Format, std::size_t count>
-inline void make_columns(const std::byte* const* rows, std::byte* panel) {
+inline void put_groups(const std::byte* block, std::byte* panel, std::size_t c) {
     using P = Panel<Format>;
-    Ints vectors[8];
+    if constexpr (count == kGroups) prefetch<kBytesOfEight<Format>>(block);
+#pragma GCC unroll 8
     for (std::size_t g = 0; g < count; ++g) {
-        for (std::size_t c = 0; c < 8; ++c) {
-            vectors[c] = Format::quants(rows[c], g);
-            if constexpr (Format::kSigned && !P::kSigned)
-                vectors[c] ^= static_cast<std::int32_t>(0x80808080u);
-            else if constexpr (kPanelOffset<Format> != Format::kOffset)
-                vectors[c] = minus_in_bytes<Format::kOffset>(vectors[c]);
+        Ints quants = Format::quants(block, g);
+        if constexpr (Format::kSigned && !P::kSigned)
+            quants ^= static_cast<std::int32_t>(0x80808080u);
+        else if constexpr (kPanelOffset<Format> != Format::kOffset)
+            quants = minus_in_bytes<Format::kOffset>(quants);
+        std::byte bytes[kGroup];
+        __builtin_memcpy(bytes, &quants, sizeof bytes);
+        for (std::size_t k = 0; k < kGroup; k += kPanelBytes)
+            __builtin_memcpy(panel + g * P::kBytes + k * kPanelColumns + c * kPanelBytes, bytes + k, kPanelBytes);
+    }
+    Floats scales[Format::kHalves + 1] = {};
+    Format::template scales<count>(block, scales, scales[Format::kHalves]);
+#pragma GCC unroll 3
+    for (std::size_t h = 0; h < Format::kHalves + Format::kMinimum; ++h)
+#pragma GCC unroll 8
+        for (std::size_t g = 0; g < count; ++g) {
+            const float scale = scales[h][g];
+            __builtin_memcpy(panel + g * P::kBytes + P::kQuants + h * P::kScales + c * sizeof(float), &scale,
+                             sizeof scale);
         }
-        put_in_panel(vectors, panel + g * P::kBytes);
-    }
-    Ints scales[3][8];
-    for (std::size_t c = 0; c < 8; ++c) {
-        Floats d[Format::kHalves], minimum = {};
-        Format::template scales<count>(rows[c], d, minimum);
-        for (std::size_t h = 0; h < Format::kHalves; ++h) scales[h][c] = (Ints)d[h];
-        scales[Format::kHalves][c] = (Ints)minimum;
-    }
-    for (std::size_t h = 0; h < Format::kHalves + Format::kMinimum; ++h) {
-        transpose(scales[h]);
-        for (std::size_t g = 0; g < count; ++g)
-            __builtin_memcpy(panel + g * P::kBytes + P::kQuants + h * P::kScales, &scales[h][g], sizeof(Ints));
-    }
 }
 
 template <class Format>
 void make_panel(const std::byte* weight, std::size_t row_bytes, std::size_t columns, std::size_t groups,
                 std::byte* panel) {
-    for (std::size_t c = 0; c < kPanelColumns; c += 8) {
-        const std::byte* rows[8];  // beyond the last, it again
-        for (std::size_t i = 0; i < 8; ++i) rows[i] = weight + (c + i < columns ? c + i : columns - 1) * row_bytes;
+    for (std::size_t c = 0; c < kPanelColumns; ++c) {
+        const std::byte* block = weight + (c < columns ? c : columns - 1) * row_bytes;  // beyond the last, it again
         std::size_t g = 0;
-        for (; g + kGroups <= groups; g += kGroups) {
-            make_columns<Format, kGroups>(rows, panel + g * Panel<Format>::kBytes + c * 4);
-            for (std::size_t i = 0; i < 8; ++i) rows[i] += kBytesOfEight<Format>;
-        }
+        for (; g + kGroups <= groups; g += kGroups, block += kBytesOfEight<Format>)
+            put_groups<Format, kGroups>(block, panel + g * Panel<Format>::kBytes, c);
         if constexpr (Format::kOneGroup)
-            for (; g < groups; ++g) {
-                make_columns<Format, 1>(rows, panel + g * Panel<Format>::kBytes + c * 4);
-                for (std::size_t i = 0; i < 8; ++i) rows[i] += Format::kBytes;
-            }
+            for (; g < groups; ++g, block += Format::kBytes)
+                put_groups<Format, 1>(block, panel + g * Panel<Format>::kBytes, c);
     }
 }
 
 template <class P>
 void add_tile(const std::byte* tile, std::size_t size, std::size_t rows, const std::byte* panel, std::size_t columns,
-              std::size_t groups, float* y, std::size_t stride) {
-    if (size == kTileRows) return add_tile_of<P, kTileRows>(tile, rows, panel, columns, groups, y, stride);
-    add_tile_of<P, kSmallTileRows>(tile, rows, panel, columns, groups, y, stride);
+              std::size_t groups, const Ahead& ahead, float* y, std::size_t stride) {
+    if (size == kTileRows) return add_tile_of<P, kTileRows>(tile, rows, panel, columns, groups, ahead, y, stride);
+    add_tile_of<P, kSmallTileRows>(tile, rows, panel, columns, groups, ahead, y, stride);
 }
 
 template <class Format>

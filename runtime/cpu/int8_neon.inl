@@ -127,44 +127,18 @@ inline float dot_sum(DotFloats products, Floats minimums) {
     return sum_of(products - (minimums.lower + minimums.upper));
 }
 
-// ---- many rows of x ------------------------------------------------------------------------------------------------------------
-// The sums of four rows and eight columns, those of one scale as integers beside those of all as floats, take sixteen registers.
+// ---- more rows of x ------------------------------------------------------------------------------------------------------------
 
-constexpr std::size_t kPanelColumns = 8, kTileRows = 4, kSmallTileRows = 2;
+constexpr std::size_t kPanelColumns = 8;
 
 /// Which quants of a panel have signs.
 enum class Signs { none, as_format, all };
 constexpr Signs kPanelSigns = Signs::all;
 
-/// y[0 … columns − 1] += the sums of eight columns.
-inline void add_to_row(Floats sums, std::size_t columns, float* y) {
-    if (columns == kPanelColumns) return store(y, load<Floats>(y) + sums);
-    float numbers[kPanelColumns];
-    store(numbers, sums);
-    for (std::size_t c = 0; c < columns; ++c) y[c] += numbers[c];
-}
-
 #ifdef VKFORMER_HAS_INT8_MATRICES
-// A tile's quants: [4][rows][8], a panel's: [4][8][8], of both the bytes of eight neighbours of two rows a vector. A vector of sums: two
-// columns of a row of x, then the same of the next row.
-
-inline void put_in_tile(const std::int8_t* quants, std::size_t row, std::size_t size, std::byte* tile) {
-    for (std::size_t k = 0; k < 4; ++k) __builtin_memcpy(tile + (k * size + row) * 8, quants + 8 * k, 8);
-}
-
-/// The quants of eight columns.
-inline void put_in_panel(const Ints* columns, std::byte* panel) {
-    using Eights = std::int64_t __attribute__((vector_size(16)));
-    for (std::size_t c = 0; c < kPanelColumns; c += 2)
-        for (std::size_t half = 0; half < 2; ++half) {
-            const auto first = (Eights)(half == 0 ? columns[c].lower : columns[c].upper);
-            const auto second = (Eights)(half == 0 ? columns[c + 1].lower : columns[c + 1].upper);
-            const Eights pairs[] = {__builtin_shufflevector(first, second, 0, 2),
-                                    __builtin_shufflevector(first, second, 1, 3)};
-            for (std::size_t k = 0; k < 2; ++k)
-                __builtin_memcpy(panel + ((2 * half + k) * kPanelColumns + c) * 8, &pairs[k], sizeof pairs[k]);
-        }
-}
+// Of a tile and of a panel the bytes of eight neighbours of two rows are a vector. A vector of sums: two columns of a row of x, then the
+// same of the next row. The sums of four rows and eight columns take sixteen registers.
+constexpr std::size_t kTileRows = 4, kSmallTileRows = 2, kTileBytes = 8, kPanelBytes = 8;
 
 /// A number of each of eight columns, as they lie in the vectors of sums.
 struct ColumnPairs {
@@ -186,7 +160,7 @@ inline FourFloats row_pair(const std::byte* from) {
 
 template <class P, std::size_t size>
 void add_tile_of(const std::byte* tile, std::size_t rows, const std::byte* panel, std::size_t columns,
-                 std::size_t groups, float* y, std::size_t stride) {
+                 std::size_t groups, const Ahead&, float* y, std::size_t stride) {
     constexpr std::size_t kPairs = size / 2, kEights = 4 / P::kHalves;  // of eight products, that share a scale
     FourFloats sums[kPairs][4] = {};
     for (std::size_t g = 0; g < groups; ++g, panel += P::kBytes, tile += size * P::kTileRowBytes) {
@@ -237,78 +211,86 @@ void add_tile_of(const std::byte* tile, std::size_t rows, const std::byte* panel
     }
 }
 #else
-inline void put_in_tile(const std::int8_t* quants, std::size_t row, std::size_t, std::byte* tile) {
-    __builtin_memcpy(tile + row * kGroup, quants, kGroup);
-}
+// A tile's vectors: a lane is a row of x. The sums of eight rows and four columns, those of one scale as integers beside those of all as
+// floats, take sixteen registers.
+constexpr std::size_t kTileRows = 8, kSmallTileRows = 4, kTileBytes = 4, kPanelBytes = kGroup;
 
-/// The quants of eight columns.
-inline void put_in_panel(Ints* columns, std::byte* panel) {
-    transpose(columns);
-    for (std::size_t i = 0; i < 8; ++i) {
-        __builtin_memcpy(panel + i * sizeof(Ints), &columns[i].lower, sizeof(FourInts));
-        __builtin_memcpy(panel + i * sizeof(Ints) + sizeof(FourInts), &columns[i].upper, sizeof(FourInts));
-    }
-}
-
-/// sums[column] += Σ of four products of the column's quants and word `word` of x.
+/// sums[row] += Σ of four products of the row's bytes of x and word `word` of w.
 template <int word>
-inline FourInts add_word(FourInts sums, int8x16_t quants, int8x16_t x) {
+inline FourInts add_word(FourInts sums, int8x16_t x, int8x16_t w) {
 #ifdef VKFORMER_HAS_DOT_PRODUCTS
-    return (FourInts)vdotq_laneq_s32((int32x4_t)sums, quants, x, word);
+    return (FourInts)vdotq_laneq_s32((int32x4_t)sums, x, w, word);
 #else
-    const int8x16_t words = (int8x16_t)vdupq_laneq_s32((int32x4_t)x, word);
-    const int16x8_t lower = vmull_s8(vget_low_s8(quants), vget_low_s8(words)), upper = vmull_high_s8(quants, words);
+    const int8x16_t words = (int8x16_t)vdupq_laneq_s32((int32x4_t)w, word);
+    const int16x8_t lower = vmull_s8(vget_low_s8(x), vget_low_s8(words)), upper = vmull_high_s8(x, words);
     return (FourInts)vpadalq_s16((int32x4_t)sums, vpaddq_s16(lower, upper));
 #endif
 }
 
-template <int word, std::size_t size>
-inline void add_words(FourInts (&products)[size][2], const std::byte* panel, const int8x16_t* x) {
-    const auto lower = load<int8x16_t>(panel + word * 32), upper = load<int8x16_t>(panel + word * 32 + 16);
+template <int word, std::size_t vectors>
+inline void add_words(FourInts (&products)[4][vectors], const std::byte* tile, const int8x16_t* w) {
+#pragma GCC unroll 2
+    for (std::size_t v = 0; v < vectors; ++v) {
+        const auto x = load<int8x16_t>(tile + (word * vectors + v) * 16);
 #pragma GCC unroll 4
-    for (std::size_t r = 0; r < size; ++r) {
-        products[r][0] = add_word<word>(products[r][0], lower, x[r]);
-        products[r][1] = add_word<word>(products[r][1], upper, x[r]);
+        for (std::size_t c = 0; c < 4; ++c) products[c][v] = add_word<word>(products[c][v], x, w[c]);
+    }
+}
+
+/// The sums of four columns from `first` on: [column][vector of rows].
+template <class P, std::size_t vectors>
+inline void tile_sums(const std::byte* tile, const std::byte* panel, std::size_t first, std::size_t groups,
+                      FourFloats (&sums)[4][vectors]) {
+    constexpr std::size_t kRows = 4 * vectors, kSixteens = 2 / P::kHalves;  // of sixteen elements, that share a scale
+    for (std::size_t g = 0; g < groups; ++g, panel += P::kBytes, tile += kRows * P::kTileRowBytes) {
+        const std::byte* const of_x = tile + kRows * kGroup;
+        const std::byte* const scales = panel + P::kQuants + first * sizeof(float);
+#pragma GCC unroll 2
+        for (std::size_t h = 0; h < P::kHalves; ++h) {
+            FourInts products[4][vectors] = {};
+#pragma GCC unroll 2
+            for (std::size_t k = h * kSixteens; k < (h + 1) * kSixteens; ++k) {
+                int8x16_t w[4];
+#pragma GCC unroll 4
+                for (std::size_t c = 0; c < 4; ++c) w[c] = load<int8x16_t>(panel + (first + c) * kGroup + k * 16);
+                const std::byte* const words = tile + k * 16 * kRows;
+                add_words<0>(products, words, w), add_words<1>(products, words, w);
+                add_words<2>(products, words, w), add_words<3>(products, words, w);
+            }
+#pragma GCC unroll 2
+            for (std::size_t v = 0; v < vectors; ++v) {
+                const auto scale = load<FourFloats>(of_x + v * sizeof(FourFloats));
+#pragma GCC unroll 4
+                for (std::size_t c = 0; c < 4; ++c)
+                    sums[c][v] +=
+                        as_numbers(products[c][v]) * (scale * load<float>(scales + h * P::kScales + c * sizeof(float)));
+            }
+        }
+        if constexpr (P::kMinimum)
+#pragma GCC unroll 2
+            for (std::size_t v = 0; v < vectors; ++v) {
+                const auto total = load<FourFloats>(of_x + kRows * sizeof(float) + v * sizeof(FourFloats));
+#pragma GCC unroll 4
+                for (std::size_t c = 0; c < 4; ++c)
+                    sums[c][v] -= total * load<float>(scales + P::kScales + c * sizeof(float));
+            }
     }
 }
 
 template <class P, std::size_t size>
 void add_tile_of(const std::byte* tile, std::size_t rows, const std::byte* panel, std::size_t columns,
-                 std::size_t groups, float* y, std::size_t stride) {
-    constexpr std::size_t kVectors = 2 / P::kHalves;  // of sixteen elements, that share a scale
-    FourFloats sums[size][2] = {};
-    for (std::size_t g = 0; g < groups; ++g, panel += P::kBytes, tile += size * P::kTileRowBytes) {
-        const std::byte* const of_x = tile + size * kGroup;
-#pragma GCC unroll 2
-        for (std::size_t h = 0; h < P::kHalves; ++h) {
-            FourInts products[size][2] = {};
-#pragma GCC unroll 2
-            for (std::size_t k = h * kVectors; k < (h + 1) * kVectors; ++k) {
-                int8x16_t x[size];
-#pragma GCC unroll 4
-                for (std::size_t r = 0; r < size; ++r) x[r] = load<int8x16_t>(tile + r * kGroup + k * 16);
-                const std::byte* const words = panel + k * 4 * 32;
-                add_words<0>(products, words, x), add_words<1>(products, words, x);
-                add_words<2>(products, words, x), add_words<3>(products, words, x);
-            }
-            const auto scales = load<Floats>(panel + P::kQuants + h * P::kScales);
-#pragma GCC unroll 4
-            for (std::size_t r = 0; r < size; ++r) {
-                const auto of_row = load<float>(of_x + r * sizeof(float));
-                sums[r][0] += as_numbers(products[r][0]) * (scales.lower * of_row);
-                sums[r][1] += as_numbers(products[r][1]) * (scales.upper * of_row);
-            }
+                 std::size_t groups, const Ahead&, float* y, std::size_t stride) {
+    FourFloats sums[2][4][size / 4] = {};  // of columns 0 … 3 and 4 … 7
+    for (std::size_t half = 0; half < 2 && 4 * half < columns; ++half)
+        tile_sums<P>(tile, panel, 4 * half, groups, sums[half]);
+    for (std::size_t first = 0; first < rows; first += 4) {
+        FourInts fours[2][4];
+        for (std::size_t half = 0; half < 2; ++half) {
+            for (std::size_t c = 0; c < 4; ++c) fours[half][c] = (FourInts)sums[half][c][first / 4];
+            transpose(fours[half]);
         }
-        if constexpr (P::kMinimum) {
-            const auto minimums = load<Floats>(panel + P::kQuants + P::kScales);
-#pragma GCC unroll 4
-            for (std::size_t r = 0; r < size; ++r) {
-                const auto of_row = load<float>(of_x + (size + r) * sizeof(float));
-                sums[r][0] -= minimums.lower * of_row;
-                sums[r][1] -= minimums.upper * of_row;
-            }
-        }
+        for (std::size_t r = 0; r < 4 && first + r < rows; ++r)
+            add_to_row({(FourFloats)fours[0][r], (FourFloats)fours[1][r]}, columns, y + (first + r) * stride);
     }
-    for (std::size_t r = 0; r < rows; ++r) add_to_row({sums[r][0], sums[r][1]}, columns, y + r * stride);
 }
 #endif

@@ -23,25 +23,32 @@ inline Ints add_signed_products(Ints sums, Ints w, Ints s) {
     return add_products(sums, (Ints)_mm256_abs_epi8((__m256i)w), (Ints)_mm256_sign_epi8((__m256i)s, (__m256i)w));
 }
 
-// A panel's vectors: a lane is a column. Two of them by six rows, or twelve sums and what goes into them, stay in registers.
+/// A tile's vectors: a lane is a row of x. The products of a panel's columns stay in registers, with AVX-512 the sums, too.
+template <std::size_t rows>
+struct Lanes;
+template <>
+struct Lanes<8> {
+    using Numbers = Floats;
+    using Integers = Ints;
+    static Integers all(std::int32_t number) { return (Integers)_mm256_set1_epi32(number); }
+    static Integers add(Integers sums, Integers u, Integers s) { return add_products(sums, u, s); }
+    static Integers add_signed(Integers sums, Integers w, Integers s) { return add_signed_products(sums, w, s); }
+};
 #if defined(VKFORMER_HAS_AVX512_VNNI)
-using ColumnFloats = float __attribute__((vector_size(64)));
-using ColumnInts = std::int32_t __attribute__((vector_size(64)));
-constexpr std::size_t kColumnLanes = 16, kVectors = 2, kTileRows = 8, kSmallTileRows = 4;
-inline ColumnInts add_column_products(ColumnInts sums, ColumnInts u, ColumnInts s) {
-    return (ColumnInts)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)u, (__m512i)s);
-}
-inline ColumnInts all_lanes(std::int32_t number) { return (ColumnInts)_mm512_set1_epi32(number); }
-inline ColumnFloats all_lanes(float number) { return (ColumnFloats)_mm512_set1_ps(number); }
+template <>
+struct Lanes<16> {
+    using Numbers = float __attribute__((vector_size(64)));
+    using Integers = std::int32_t __attribute__((vector_size(64)));
+    static Integers all(std::int32_t number) { return (Integers)_mm512_set1_epi32(number); }
+    static Integers add(Integers sums, Integers u, Integers s) {
+        return (Integers)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)u, (__m512i)s);
+    }
+};
+constexpr std::size_t kTileRows = 16, kSmallTileRows = 8;
 #else
-using ColumnFloats = Floats;
-using ColumnInts = Ints;
-constexpr std::size_t kColumnLanes = 8, kVectors = 1, kTileRows = 6, kSmallTileRows = 2;
-inline ColumnInts add_column_products(ColumnInts sums, ColumnInts u, ColumnInts s) { return add_products(sums, u, s); }
-inline ColumnInts all_lanes(std::int32_t number) { return (ColumnInts)_mm256_set1_epi32(number); }
-inline ColumnFloats all_lanes(float number) { return (ColumnFloats)_mm256_set1_ps(number); }
+constexpr std::size_t kTileRows = 8, kSmallTileRows = 8;
 #endif
-constexpr std::size_t kPanelColumns = kVectors * kColumnLanes;
+constexpr std::size_t kPanelColumns = 8;
 
 /// Which quants of a panel have signs: none; those of formats that have them, whose products with a sign would not fit 16 bits.
 enum class Signs { none, as_format, all };
@@ -173,78 +180,56 @@ inline float dot_sum(DotFloats products, Floats minimums) { return sum_of(produc
 
 // ---- many rows of x ------------------------------------------------------------------------------------------------------------
 
-inline void put_in_tile(const std::int8_t* quants, std::size_t row, std::size_t, std::byte* tile) {
-    __builtin_memcpy(tile + row * kGroup, quants, kGroup);
-}
-
-/// The quants of eight columns.
-inline void put_in_panel(Ints* columns, std::byte* panel) {
-    transpose(columns);
-    for (std::size_t i = 0; i < 8; ++i) __builtin_memcpy(panel + i * kPanelColumns * 4, &columns[i], sizeof columns[i]);
-}
-
-inline ColumnInts column_products(ColumnInts sums, ColumnInts quants, ColumnInts x, bool is_signed) {
-#if !defined(VKFORMER_HAS_AVX512_VNNI) && !defined(VKFORMER_HAS_AVX_VNNI)
-    if (is_signed) return add_signed_products(sums, quants, x);
-#endif
-    (void)is_signed;
-    return add_column_products(sums, quants, x);
-}
+constexpr std::size_t kTileBytes = 4, kPanelBytes = kGroup;  // neighbours of a row that lie together
 
 template <class P, std::size_t size>
 void add_tile_of(const std::byte* tile, std::size_t rows, const std::byte* panel, std::size_t columns,
-                 std::size_t groups, float* y, std::size_t stride) {
+                 std::size_t groups, const Ahead& ahead, float* y, std::size_t stride) {
+    using Rows = Lanes<size>;
+    using Integers = typename Rows::Integers;
+    using Numbers = typename Rows::Numbers;
     constexpr std::size_t kWords = kGroup / 4 / P::kHalves;  // of four products, that share a scale
-    ColumnFloats sums[size][kVectors] = {};
+    Numbers sums[kPanelColumns] = {};
     for (std::size_t g = 0; g < groups; ++g, panel += P::kBytes, tile += size * P::kTileRowBytes) {
-        const std::byte* const of_x = tile + size * kGroup;
+        for (std::size_t i = 0; i < ahead.group_bytes; i += 64)
+            __builtin_prefetch(ahead.from + g * ahead.group_bytes + i, 0, 2);
+        const std::byte *const of_x = tile + size * kGroup, *const scales = panel + P::kQuants;
+        const auto scale_of_x = load<Numbers>(of_x);
+#pragma GCC unroll 2
         for (std::size_t h = 0; h < P::kHalves; ++h) {
-            ColumnInts products[size][kVectors];
-#pragma GCC unroll 12
-            for (std::size_t r = 0; r < size; ++r) {
-                const auto begin = P::kMinimum
-                                       ? ColumnInts{}
-                                       : all_lanes(load<std::int32_t>(of_x + ((1 + h) * size + r) * sizeof(float)));
-                for (std::size_t v = 0; v < kVectors; ++v) products[r][v] = begin;
-            }
+            Integers products[kPanelColumns];
+            const auto begin = P::kMinimum ? Integers{} : load<Integers>(of_x + (1 + h) * sizeof(Numbers));
+#pragma GCC unroll 8
+            for (Integers& sum : products) sum = begin;
 #pragma GCC unroll 8
             for (std::size_t k = h * kWords; k < (h + 1) * kWords; ++k) {
-                ColumnInts quants[kVectors];
-                for (std::size_t v = 0; v < kVectors; ++v)
-                    quants[v] = load<ColumnInts>(panel + k * kPanelColumns * 4 + v * sizeof(ColumnInts));
-#pragma GCC unroll 12
-                for (std::size_t r = 0; r < size; ++r) {
-                    const ColumnInts x = all_lanes(load<std::int32_t>(tile + r * kGroup + k * 4));
-                    for (std::size_t v = 0; v < kVectors; ++v)
-                        products[r][v] = column_products(products[r][v], quants[v], x, P::kSigned);
+                const auto x = load<Integers>(tile + k * sizeof(Integers));
+#pragma GCC unroll 8
+                for (std::size_t c = 0; c < kPanelColumns; ++c) {
+                    const Integers w = Rows::all(load<std::int32_t>(panel + c * kGroup + 4 * k));
+                    if constexpr (P::kSigned)
+                        products[c] = Rows::add_signed(products[c], w, x);
+                    else
+                        products[c] = Rows::add(products[c], w, x);
                 }
             }
-#pragma GCC unroll 2
-            for (std::size_t v = 0; v < kVectors; ++v) {
-                const auto scale = load<ColumnFloats>(panel + P::kQuants + h * P::kScales + v * sizeof(ColumnFloats));
-#pragma GCC unroll 12
-                for (std::size_t r = 0; r < size; ++r)
-                    sums[r][v] += __builtin_convertvector(products[r][v], ColumnFloats) *
-                                  (scale * all_lanes(load<float>(of_x + r * sizeof(float))));
-            }
+#pragma GCC unroll 8
+            for (std::size_t c = 0; c < kPanelColumns; ++c)
+                sums[c] += __builtin_convertvector(products[c], Numbers) *
+                           (scale_of_x * load<float>(scales + h * P::kScales + c * sizeof(float)));
         }
-        if constexpr (P::kMinimum)
-            for (std::size_t v = 0; v < kVectors; ++v) {
-                const auto minimum = load<ColumnFloats>(panel + P::kQuants + P::kScales + v * sizeof(ColumnFloats));
-#pragma GCC unroll 12
-                for (std::size_t r = 0; r < size; ++r)
-                    sums[r][v] -= minimum * all_lanes(load<float>(of_x + (size + r) * sizeof(float)));
-            }
+        if constexpr (P::kMinimum) {
+            const auto total = load<Numbers>(of_x + sizeof(Numbers));
+#pragma GCC unroll 8
+            for (std::size_t c = 0; c < kPanelColumns; ++c)
+                sums[c] -= total * load<float>(scales + P::kScales + c * sizeof(float));
+        }
     }
-    for (std::size_t r = 0; r < rows; ++r)
-        if (columns == kPanelColumns) {
-            for (std::size_t v = 0; v < kVectors; ++v) {
-                const ColumnFloats sum = load<ColumnFloats>(y + r * stride + v * kColumnLanes) + sums[r][v];
-                __builtin_memcpy(y + r * stride + v * kColumnLanes, &sum, sizeof sum);
-            }
-        } else {
-            float numbers[kPanelColumns];
-            __builtin_memcpy(numbers, sums[r], sizeof numbers);
-            for (std::size_t c = 0; c < columns; ++c) y[r * stride + c] += numbers[c];
-        }
+    for (std::size_t first = 0; first < rows; first += 8) {
+        Ints eight[8];
+        for (std::size_t c = 0; c < 8; ++c) eight[c] = load<Ints>(reinterpret_cast<const float*>(&sums[c]) + first);
+        transpose(eight);
+        for (std::size_t r = 0; r < 8 && first + r < rows; ++r)
+            add_to_row((Floats)eight[r], columns, y + (first + r) * stride);
+    }
 }

@@ -69,11 +69,15 @@ std::vector<float> arranged(const PackedKernels& kernels, std::span<const float>
 
 // ---- activations in 8 bits -----------------------------------------------------------------------------------------------------
 
-/// Up to so many rows of x, dot products with packed rows: to make panels takes about as long as four of them.
-constexpr std::size_t kInt8DotRows = 4;
-/// Groups of a panel: 768 elements of 32 weight rows are 27 KiB, which leaves some of a first cache of 32 KiB to a tile. A multiple of
-/// what the largest block has.
-constexpr std::size_t kPanelGroups = 24;
+/// Up to so many rows of x, dot products with packed rows: making panels and multiplying eight rows takes as long as three of them.
+constexpr std::size_t kInt8DotRows = 2;
+/// Up to so many rows of an expert's, one by one with those of all others: its own panels would keep the threads waiting for each other.
+constexpr std::size_t kInt8SingleRows = 4;
+/// Groups of a panel at most, a multiple of what the largest block has: 8192 elements of eight rows take 288 KiB of a second cache.
+constexpr std::size_t kPanelGroups = 256;
+/// Up to so many tiles, one panel after the other: the weight is read from front to back, as fast as memory goes. Beyond, so many panels
+/// at a time as kPanelsBytes holds, at most four, for each tile that is read.
+constexpr std::size_t kFewTiles = 2, kPanelsAtOnce = 4, kPanelsBytes = std::size_t{320} << 10;
 
 /// x in 8 bits, for all rows of a weight.
 class Int8Product {
@@ -112,19 +116,14 @@ private:
                      });
     }
 
-    /// Tiles of as many rows as fit, then small ones. By depths of kPanelGroups, each tile's groups are neighbours.
+    /// Tiles of as many rows as fit; the last may be a small one. Each tile's groups are neighbours.
     struct Tile {
         std::size_t first, rows, size;
     };
-    std::size_t tile_count() const {
-        const std::size_t rest = rows_ % kernels_.tile_rows;
-        return rows_ / kernels_.tile_rows + (rest + kernels_.small_tile_rows - 1) / kernels_.small_tile_rows;
-    }
+    std::size_t tile_count() const { return (rows_ + kernels_.tile_rows - 1) / kernels_.tile_rows; }
     Tile tile(std::size_t i) const {
-        const std::size_t whole = rows_ / kernels_.tile_rows;
-        if (i < whole) return {i * kernels_.tile_rows, kernels_.tile_rows, kernels_.tile_rows};
-        const std::size_t first = whole * kernels_.tile_rows + (i - whole) * kernels_.small_tile_rows;
-        return {first, std::min(kernels_.small_tile_rows, rows_ - first), kernels_.small_tile_rows};
+        const std::size_t first = i * kernels_.tile_rows, rows = std::min(kernels_.tile_rows, rows_ - first);
+        return {first, rows, rows <= kernels_.small_tile_rows ? kernels_.small_tile_rows : kernels_.tile_rows};
     }
     std::byte* group_of(const Tile& tile, std::size_t group) const {
         return tiles_.get() + (tile.first * groups_ + group * tile.size) * kernels_.tile_row_bytes;
@@ -145,31 +144,47 @@ private:
     }
 
     void add_panels(const PackedRows& weight, std::size_t count, float* y, std::size_t stride) const {
-        const std::size_t columns = kernels_.panel_columns, panels = (count + columns - 1) / columns;
-        const std::size_t tiles = tile_count();
-        // Where there are few panels, several threads make the same one, each for some of the tiles.
-        const std::size_t wanted = (2 * parallel_threads() + panels - 1) / panels;
+        const std::size_t tiles = tile_count(), panel_bytes = std::min(groups_, kPanelGroups) * kernels_.panel_bytes;
+        const bool is_few = tiles <= kFewTiles;
+        const std::size_t at_once = is_few ? 1 : std::clamp<std::size_t>(kPanelsBytes / panel_bytes, 1, kPanelsAtOnce);
+        const std::size_t columns = at_once * kernels_.panel_columns, blocks = (count + columns - 1) / columns;
+        // Where there are few blocks of columns, several threads make the same panels, each for some of the tiles.
+        const std::size_t wanted = (2 * parallel_threads() + blocks - 1) / blocks;
         const std::size_t shares = std::clamp<std::size_t>(rows_ / kLeastPanelUses, 1, wanted);
-        const std::size_t panel_bytes = std::min(groups_, kPanelGroups) * kernels_.panel_bytes;
-        const AlignedBytes buffers = aligned_bytes(parallel_threads() * panel_bytes);
+        const AlignedBytes buffers = aligned_bytes(parallel_threads() * at_once * panel_bytes);
         const auto multiply = [&](std::size_t first, std::size_t last, std::size_t thread) {
-            std::byte* const panel = buffers.get() + thread * panel_bytes;
+            std::byte* const panels = buffers.get() + thread * at_once * panel_bytes;
             for (; first < last; ++first) {
-                const std::size_t column = first / shares * columns, share = first % shares;
-                const std::size_t some = std::min(columns, count - column);
+                const std::size_t block = first / shares * columns, share = first % shares;
+                const std::size_t end = std::min(block + columns, count);
+                // Of the next panel, whose rows are on their way while this one is multiplied.
+                const bool has_next = is_few && groups_ <= kPanelGroups && first + 1 < last;
                 for (std::size_t g = 0; g < groups_; g += kPanelGroups) {
                     const std::size_t groups = std::min(kPanelGroups, groups_ - g);
-                    kernels_.make_panel(weight.row(column) + bytes_of(weight.dtype, g * kInt8Group), weight.row_bytes,
-                                        some, groups, panel);
-                    for (std::size_t i = share * tiles / shares; i < (share + 1) * tiles / shares; ++i) {
+                    const auto each_panel = [&](auto&& visit) {
+                        std::byte* panel = panels;
+                        for (std::size_t c = block; c < end; c += kernels_.panel_columns, panel += panel_bytes)
+                            visit(panel, c, std::min(kernels_.panel_columns, end - c));
+                    };
+                    each_panel([&](std::byte* panel, std::size_t column, std::size_t some) {
+                        kernels_.make_panel(weight.row(column) + bytes_of(weight.dtype, g * kInt8Group),
+                                            weight.row_bytes, some, groups, panel);
+                    });
+                    Ahead ahead = {};
+                    if (has_next) ahead = {weight.row(end), columns * weight.row_bytes / groups};
+                    for (std::size_t i = share * tiles / shares; i < (share + 1) * tiles / shares; ++i, ahead = {}) {
                         const Tile t = tile(i);
-                        kernels_.add_tile(group_of(t, g), t.size, t.rows, panel, some, groups,
-                                          y + t.first * stride + column, stride);
+                        each_panel([&](const std::byte* panel, std::size_t column, std::size_t some) {
+                            kernels_.add_tile(group_of(t, g), t.size, t.rows, panel, some, groups, ahead,
+                                              y + t.first * stride + column, stride);
+                        });
                     }
                 }
             }
         };
-        parallel_for(panels * shares, 1, multiply);
+        const std::size_t slice =
+            is_few ? slice_of_weight(blocks, columns * weight.in * rows_, columns * weight.row_bytes) : 1;
+        parallel_for(blocks * shares, slice, multiply);
     }
 
     const Int8Kernels& kernels_;
@@ -277,7 +292,7 @@ PackedWeight rows_of(const PackedWeight& weight, std::size_t first, std::size_t 
     return some;
 }
 
-std::size_t most_single_rows(const PackedWeight& weight) { return weight.int8 ? kInt8DotRows : kDotRows; }
+std::size_t most_single_rows(const PackedWeight& weight) { return weight.int8 ? kInt8SingleRows : kDotRows; }
 
 void packed_row_products(std::span<const float> x, const PackedWeight& weight, std::span<const RowProduct> products,
                          std::size_t out, std::span<float> y) {

@@ -132,7 +132,7 @@ std::vector<float> tile_products(const Int8Kernels& kernels, const std::vector<f
     kernels.make_panel(weight.bytes.data(), weight.row_bytes(), weight.rows, groups, panel.get());
     std::vector<float> y(size * stride, 7.0f), result;
     for (std::size_t r = 0; r < rows; ++r) std::fill_n(&y[r * stride], weight.rows, 0.0f);
-    kernels.add_tile(tile.get(), size, rows, panel.get(), weight.rows, groups, y.data(), stride);
+    kernels.add_tile(tile.get(), size, rows, panel.get(), weight.rows, groups, {}, y.data(), stride);
     for (std::size_t i = 0; i < y.size(); ++i) {
         const bool is_result = i / stride < rows && i % stride < weight.rows;
         if (is_result)
