@@ -88,8 +88,7 @@ struct Generator::Impl {
         if (asked.constraint)
             return invalid(
                 "guessed tokens (of prompt look-up or a draft model) are checked before it is known what the "
-                "constraint "
-                "lets follow: leave out one of the two");
+                "constraint lets follow: leave out one of the two");
         return {};
     }
 

@@ -2,32 +2,12 @@
 #include "core/temporary_name.hpp"
 
 #include <array>
-#include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <exception>
-#include <random>
 
-#include "core/platform/process.hpp"
+#include "core/random_bits.hpp"
 
 namespace vkformer {
-namespace {
-
-std::uint64_t random_bits() {
-    try {
-        std::random_device device;
-        return std::uint64_t{device()} << 32 | device();
-    } catch (
-        const std::exception&) {  // no such device, or no descriptor for it: what no other process has at this moment
-        static std::atomic<std::uint64_t> counter = 0;
-        const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
-        return static_cast<std::uint64_t>(platform::process_id()) << 48 ^ static_cast<std::uint64_t>(now) ^ counter++;
-    }
-}
-
-}  // namespace
-
 std::filesystem::path temporary_name(const std::filesystem::path& path) {
     std::array<char, 24> ending{};
     const std::uint64_t bits = random_bits();

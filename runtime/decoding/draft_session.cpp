@@ -41,8 +41,7 @@ Result<std::unique_ptr<DraftSession>> DraftSession::create(graph::Backend& backe
     if (model.config().keeps_states())
         return invalid(
             "a draft model takes wrong guesses back, and layers of this one keep a state of the sequence, which "
-            "cannot: "
-            "name another draft model");
+            "cannot: name another draft model");
     VKFORMER_TRY(const DecoderSessionOptions chosen, checked_options(model, draft_options(model, options)));
     std::unique_ptr<DraftSession> made(new DraftSession(backend, model, chosen));
     VKFORMER_CHECK(made->prepare());

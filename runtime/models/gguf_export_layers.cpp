@@ -144,6 +144,11 @@ private:
             weights.push_back(projection->weight);
             biases.push_back(projection->bias);
         }
+        const auto is_there = [](const TensorData& bias) { return !bias.bytes.empty(); };
+        if (std::ranges::any_of(biases, is_there) && !std::ranges::all_of(biases, is_there))
+            return Error{ErrorCode::UnsupportedConfig,
+                         source_ + ": some of the projections that become " + formats::quote(name) +
+                             " have a bias and others none: a GGUF file has one of all or none"};
         add_rows(name + ".weight", weights, groups);
         add_rows(name + ".bias", biases, groups);
         return {};

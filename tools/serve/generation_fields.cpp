@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <random>
 
+#include "core/random_bits.hpp"
 #include "models/decoder.hpp"
 
 namespace vkformer::serve {
@@ -13,11 +13,6 @@ namespace {
 using json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostBiases = 1024;
-
-std::uint64_t drawn() {
-    thread_local std::random_device device;
-    return std::uint64_t{device()} << 32 | device();
-}
 
 std::map<std::int32_t, float> read_biases(Fields& fields) {
     std::map<std::int32_t, float> biases;
@@ -67,7 +62,7 @@ GenerateOptions read_sampling(Fields& fields, double hottest) {
     }
     GenerateOptions options;
     const auto seed = fields.integer("seed", INT64_MIN, INT64_MAX);
-    options.seed = seed ? static_cast<std::uint64_t>(*seed) : drawn();
+    options.seed = seed ? static_cast<std::uint64_t>(*seed) : random_bits();
     options.ignore_end = fields.boolean("ignore_eos").value_or(false);
     if (is_given) options.sampling = std::move(sampling);
     return options;
@@ -129,8 +124,8 @@ void pass_over_bookkeeping(Fields& fields) {
 
 std::string new_id(std::string_view prefix) {
     char digits[48];
-    std::snprintf(digits, sizeof digits, "%016llx%08llx", static_cast<unsigned long long>(drawn()),
-                  static_cast<unsigned long long>(drawn() & 0xFFFF'FFFF));
+    std::snprintf(digits, sizeof digits, "%016llx%08llx", static_cast<unsigned long long>(random_bits()),
+                  static_cast<unsigned long long>(random_bits() & 0xFFFF'FFFF));
     return std::string(prefix) + digits;
 }
 
