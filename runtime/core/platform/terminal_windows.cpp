@@ -46,6 +46,8 @@ std::vector<std::string> arguments_of(int, char**) { return command_line(); }
 
 void prepare_streams() {
     for (std::FILE* const stream : {stdin, stdout, stderr}) ::_setmode(::_fileno(stream), _O_BINARY);
+    // The C library here keeps what goes to stderr for later where that is a file or a pipe, and C says that it does not.
+    std::setvbuf(stderr, nullptr, _IONBF, 0);
     ::SetConsoleCP(CP_UTF8);
     ::SetConsoleOutputCP(CP_UTF8);
     take_escapes(STD_OUTPUT_HANDLE);
