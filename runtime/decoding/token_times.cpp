@@ -10,8 +10,7 @@ namespace {
 
 /// Rows [tokens, positions].
 struct Matrix {
-    Matrix(std::size_t tokens, std::size_t positions)
-        : tokens(tokens), positions(positions), values(tokens * positions) {}
+    Matrix(std::size_t rows, std::size_t columns) : tokens(rows), positions(columns), values(rows * columns) {}
     std::span<double> row(std::size_t token) { return std::span(values).subspan(token * positions, positions); }
 
     std::size_t tokens, positions;

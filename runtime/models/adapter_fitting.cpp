@@ -40,7 +40,7 @@ std::string_view bare(std::string_view name) {
     constexpr auto kPrefixes =
         std::to_array<std::string_view>({"model.", "language_model.", "transformer.", "backbone."});
     const auto prefix =
-        std::ranges::find_if(kPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
+        std::ranges::find_if(kPrefixes, [&](std::string_view one) { return name.starts_with(one); });
     return prefix == kPrefixes.end() ? name : bare(name.substr(prefix->size()));
 }
 

@@ -29,8 +29,8 @@ std::string utc_now() {
 
 /// Of an earlier report. Errors: those of the file, InvalidArgument (it is another device's).
 Result<std::vector<bench::Limit>> limits_of(const std::string& file, const std::string& device_uuid) {
-    VKFORMER_TRY(const auto json, formats::read_json(utf8_path(file)));
-    VKFORMER_TRY(auto report, bench::report_from_json(json, file));
+    VKFORMER_TRY(const auto contents, formats::read_json(utf8_path(file)));
+    VKFORMER_TRY(auto report, bench::report_from_json(contents, file));
     if (report.device_uuid != device_uuid)
         return Error{ErrorCode::InvalidArgument, file + " is a report of another device; leave --limits out"};
     return std::move(report.limits);
