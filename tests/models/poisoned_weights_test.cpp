@@ -160,8 +160,10 @@ TEST_CASE("every tensor in blocks is refused with a scale that is no number", "[
     const auto contents = must(models::requantized(source, dtype));
     const fs::path model = folder.path() / "blocks.gguf";
     must(formats::write_gguf(model, contents.metadata, contents.tensors));
-    const auto written = must(formats::Gguf::open(model));
-    REQUIRE(must(written.weights().get("blk.0.attn_q.weight")).dtype == dtype);
+    {  // what is mapped is not written anew on Windows
+        const auto written = must(formats::Gguf::open(model));
+        REQUIRE(must(written.weights().get("blk.0.attn_q.weight")).dtype == dtype);
+    }
     CHECK(unread_in(model, model, &decoder_error) == std::vector<std::string>{});
 }
 
