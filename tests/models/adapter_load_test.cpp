@@ -152,9 +152,11 @@ TEST_CASE("an adapter that does not fit the model is refused, and says what it c
     }
     SECTION("a head that was trained itself") {
         const TemporaryFolder folder;
+        // Twice the same: what is mapped is not written anew on Windows.
+        write_adapter(folder / "read", {{"lm_head", 61, 21}});
         write_adapter(folder / "adapter", {{"lm_head", 61, 21}});
         const auto own = must(formats::Safetensors::open(base_folder("llama_gqa_odd") / "model.safetensors"));
-        const auto file = must(formats::Safetensors::open((folder / "adapter") / "adapter_model.safetensors"));
+        const auto file = must(formats::Safetensors::open((folder / "read") / "adapter_model.safetensors"));
         const bool is_other = GENERATE(false, true);
         std::vector<formats::NamedTensor> tensors = {
             {"base_model.model.lm_head.base_layer.weight",
