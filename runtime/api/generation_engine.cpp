@@ -65,7 +65,8 @@ Result<decoding::BatchOptions> batch_options(const models::Decoder& model, const
                                      .weights = session.weights,
                                      .cache = session.cache,
                                      .rules = language.text.defaults.rules,
-                                     .ends = language.text.defaults.end_tokens};
+                                     .ends = language.text.defaults.end_tokens,
+                                     .guesses = options.prompt_lookup};
     if (language.text.defaults.no_repeat_ngram > 0)
         return Error{ErrorCode::UnsupportedConfig,
                      "the model's generation_config.json has \"no_repeat_ngram_size\", which a batch of many callers' "
@@ -203,6 +204,8 @@ void GenerationEngine::Impl::update_stats() {
     stats.tokens = counts.tokens;
     stats.steps = counts.steps;
     stats.preempted = counts.preempted;
+    stats.guessed_tokens = counts.guessed_tokens;
+    stats.accepted_tokens = counts.accepted_tokens;
     stats.running = static_cast<std::uint32_t>(script.running());
     stats.waiting = static_cast<std::uint32_t>(script.waiting() + submitted.size());
     stats.finished += endings.size();
@@ -297,9 +300,8 @@ Result<BatchSequence> GenerationEngine::Impl::sequence(
     }
     if (asked.prompt_lookup > 0 || asked.draft_tokens.value_or(0) > 0)
         return invalid(
-            "tokens are guessed (by prompt look-up or a draft model) for one text at a time, which a Generator makes: "
-            "leave "
-            "it out");
+            "an engine guesses tokens for all its requests, by EngineOptions::prompt_lookup, and a draft model for none: "
+            "leave prompt_lookup and draft_tokens out of the request");
     if (!asked.sampling) {
         VKFORMER_TRY(made.sample, defaults.sample);
         made.repetition = defaults.repetition_penalty;

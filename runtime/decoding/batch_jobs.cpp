@@ -6,6 +6,8 @@
 
 #include "core/try.hpp"
 #include "decoding/batch_script.hpp"
+#include "decoding/prompt_lookup.hpp"
+#include "decoding/run_script.hpp"
 
 namespace vkformer::decoding {
 namespace {
@@ -36,18 +38,25 @@ bool counts_tokens(const BatchSequence& asked) {
 }  // namespace
 
 Result<std::optional<Job>> BatchScript::next(std::uint32_t most) {
+    const Clock::time_point begin = Clock::now();
     admit();
     placed_.clear();
     scored_ = nullptr;
-    const bool has_unread = std::ranges::any_of(running_, [](const auto& s) { return !s->is_read(); });
+    job_seconds_.reset();
     const bool has_read = std::ranges::any_of(running_, [](const auto& s) { return s->is_read(); });
-    was_chunk_ = has_unread && !(was_chunk_ && has_read);  // one after the other where there are both
+    was_chunk_ = has_unread() && !(was_chunk_ && has_read);  // one after the other where there are both
     if (was_chunk_) {
         VKFORMER_TRY(Job job, chunk_job());
         return std::optional(std::move(job));
     }
     if (!has_read) return std::optional<Job>();
-    return step_job(has_unread ? 1 : most);
+    VKFORMER_TRY(std::optional<Job> job, step_job(has_unread() ? 1 : most));
+    plan_seconds_ = seconds_since(begin);
+    return job;
+}
+
+bool BatchScript::has_unread() const noexcept {
+    return std::ranges::any_of(running_, [](const auto& sequence) { return !sequence->is_read(); });
 }
 
 Result<BatchScript::Chunk*> BatchScript::chunk(const BatchChunkKind& kind) {
@@ -189,14 +198,67 @@ std::size_t BatchScript::steps_left(const Running& sequence) const noexcept {
     return limit > 0 ? std::min<std::size_t>(room, limit - sequence.generated()) : room;
 }
 
+/// Of the sequences that are read, without rows.
+BatchStepKind BatchScript::step_kind() const {
+    BatchStepKind kind = {.rows = 0};
+    for (const auto& sequence : running_) {
+        if (!sequence->is_read()) continue;
+        const BatchSequence& asked = sequence->asked;
+        kind.draws = kind.draws || asked.sample.temperature != 0;
+        kind.counts = kind.counts || counts_tokens(asked);
+        kind.biases = kind.biases || !asked.bias.empty();
+        kind.waits = kind.waits || (asked.min_tokens > 0 && !options_.ends.empty());
+        kind.scores = kind.scores || asked.log_probs;
+        kind.likeliest = std::max(kind.likeliest, asked.log_probs.value_or(0));
+        kind.masks = kind.masks || sequence->constraint;
+        kind.adapters = kind.adapters || sequence->has_adapters();
+    }
+    kind.likeliest = likeliest_for(kind.likeliest, model_->config().vocab_size);
+    return kind;
+}
+
+/// Guesses what sequences go on with, as much as is worth checking; false: nothing.
+bool BatchScript::guess(const BatchStepKind& kind) {
+    for (const auto& sequence : running_) sequence->guess.clear();
+    guess_seconds_ = 0;
+    if (options_.guesses == 0 || has_unread()) return false;
+    const std::uint32_t rows = size_for(running_.size(), options_.rows);
+    const BatchGuesses& known = guesses_[kind];
+    if (known.is_step_due(rows)) return false;
+    const Clock::time_point begin = Clock::now();
+    std::vector<BatchGuesses::Candidate> candidates;
+    for (const auto& sequence : running_) {
+        // The token behind the last guess is one more.
+        const std::size_t most = std::min<std::size_t>(options_.guesses, steps_left(*sequence) - 1);
+        if (!sequence->constraint && sequence->guesses.may_guess()) sequence->guess = look_up(sequence->tokens, most);
+        candidates.push_back({&sequence->guesses, sequence->guess.size()});
+    }
+    const std::vector<std::size_t> counts = known.counts(rows, candidates, BatchOptions::kMostRows);
+    for (std::size_t i = 0; i < counts.size(); ++i) running_[i]->guess.resize(counts[i]);
+    guess_seconds_ = seconds_since(begin);
+    return std::ranges::any_of(counts, [](std::size_t count) { return count > 0; });
+}
+
+/// Rows of the sequences that are read, and of their guesses as far as there are pages for them.
+void BatchScript::place_step() {
+    for (const auto& running : running_) {
+        Running& sequence = *running;
+        if (!sequence.is_read()) continue;
+        while (!sequence.guess.empty() && !have_pages(sequence, sequence.cached + 1 + sequence.guess.size()))
+            sequence.guess.pop_back();
+        for (std::size_t ahead = 0; ahead <= sequence.guess.size(); ++ahead) placed_.push_back({&sequence, 0, ahead});
+    }
+}
+
 Result<std::optional<Job>> BatchScript::step_job(std::uint32_t most) {
+    BatchStepKind kind = step_kind();
+    const bool checks = guess(kind);
     // Whoever waits comes in when one ends; without them rows may run on in vain until the last ends.
     std::size_t runs = waiting_.empty() ? 0 : most;
     for (const auto& sequence : running_)
         if (sequence->is_read())
             runs = waiting_.empty() ? std::max(runs, steps_left(*sequence)) : std::min(runs, steps_left(*sequence));
-    const bool masks = std::ranges::any_of(running_, [](const auto& s) { return s->is_read() && s->constraint; });
-    runs = std::min<std::size_t>(runs, masks ? 1 : most);
+    runs = std::min<std::size_t>(runs, kind.masks || checks ? 1 : most);
     for (std::size_t i = 0; i < running_.size();) {
         Running& sequence = *running_[i];
         const std::size_t tokens = std::min<std::size_t>(sequence.cached + runs, options_.context);
@@ -209,33 +271,28 @@ Result<std::optional<Job>> BatchScript::step_job(std::uint32_t most) {
             ++i;
         }
     }
-    BatchStepKind kind;
-    for (const auto& sequence : running_) {
-        if (!sequence->is_read()) continue;
-        const BatchSequence& asked = sequence->asked;
-        placed_.push_back({sequence.get(), 0});
-        kind.draws = kind.draws || asked.sample.temperature != 0;
-        kind.counts = kind.counts || counts_tokens(asked);
-        kind.biases = kind.biases || !asked.bias.empty();
-        kind.waits = kind.waits || (asked.min_tokens > 0 && !options_.ends.empty());
-        kind.scores = kind.scores || asked.log_probs;
-        kind.likeliest = std::max(kind.likeliest, asked.log_probs.value_or(0));
-        kind.masks = kind.masks || sequence->constraint;
-        kind.adapters = kind.adapters || sequence->has_adapters();
-    }
+    place_step();
     if (placed_.empty()) return next(most);  // those that are left have prompts to be read
-    kind.rows = size_for(placed_.size(), options_.rows);
-    kind.likeliest = likeliest_for(kind.likeliest, model_->config().vocab_size);
+    kind = step_kind();                      // of those that are left
+    kind_guesses_ = &guesses_[kind];
+    const auto sequences = static_cast<std::size_t>(
+        std::ranges::count_if(placed_, [](const Placed& placed) { return placed.ahead == 0; }));
+    const bool has_guesses = placed_.size() > sequences;
+    kind.rows = step_rows_ = size_for(sequences, options_.rows);
+    if (has_guesses) kind.rows = static_cast<std::uint32_t>(std::bit_ceil(placed_.size()));
     if (kind.likeliest > 0) runs = std::min<std::size_t>(runs, kRecordedSteps);
     VKFORMER_TRY(Step* const made, step(kind));
 
-    Job job = {.part = made, .runs = static_cast<std::uint32_t>(runs)};
+    Job job = {.kind = has_guesses ? Job::Kind::check : Job::Kind::step,
+               .part = made,
+               .runs = static_cast<std::uint32_t>(runs)};
     std::vector<Id> ids;
     for (const Placed& placed : placed_) ids.push_back(placed.sequence->id);
     std::vector<std::int32_t> pages = table(kind.rows);
-    if (written_ != made || written_ids_ != ids) {
+    was_written_ = written_ != made || written_ids_ != ids || has_guesses;
+    if (was_written_) {
         first_positions_.clear();
-        for (const Placed& placed : placed_) first_positions_.push_back(placed.sequence->cached);
+        for (const Placed& placed : placed_) first_positions_.push_back(placed.sequence->cached + placed.ahead);
         write_step(*made, kind, job.writes);
         handed_steps_ = 0;
         written_ = made;
@@ -266,7 +323,7 @@ std::vector<std::int32_t> BatchScript::allowed_tokens(std::uint32_t rows) const 
 
 /// While the device chooses tokens, what may follow the likely ones.
 Result<Part*> BatchScript::meanwhile(const Job& job) {
-    if (job.kind == Job::Kind::step)
+    if (job.kind != Job::Kind::prompt)
         for (const Placed& placed : placed_) placed.sequence->constraint.look_ahead();
     return nullptr;
 }
@@ -285,14 +342,15 @@ void BatchScript::write_step(const Step& step, const BatchStepKind& kind, std::v
         const Running& running = *placed_[r].sequence;
         const BatchSequence& asked = running.asked;
         const std::size_t begin = asked.sequence.prompt.size();
-        tokens[r] = running.tokens.back();
-        starts[r] = int_of(running.cached);
+        const std::size_t ahead = placed_[r].ahead;
+        tokens[r] = ahead > 0 ? running.guess[ahead - 1] : running.tokens.back();
+        starts[r] = int_of(running.cached + ahead);
         begins[r] = int_of(begin);
         ends[r] = int_of(begin + asked.min_tokens) - kLongestWait;
-        countdown[r] = 1 - int_of(steps_left(running));
+        countdown[r] = 1 - int_of(steps_left(running) - ahead);
         random[3 * r] = static_cast<std::int32_t>(asked.sequence.seed & 0xFFFFFFFFu);
         random[3 * r + 1] = static_cast<std::int32_t>(asked.sequence.seed >> 32);
-        random[3 * r + 2] = int_of(running.generated());
+        random[3 * r + 2] = int_of(running.generated() + ahead);
         const auto row_sampling = std::span(sampling).subspan(r * graph::kSampleSettings);
         row_sampling[graph::kRowTemperature] = word(asked.sample.temperature);
         row_sampling[graph::kRowTopK] = word(static_cast<float>(asked.sample.top_k));
@@ -305,8 +363,11 @@ void BatchScript::write_step(const Step& step, const BatchStepKind& kind, std::v
         if (kind.counts) {
             const auto row = std::span(counts).subspan(r * vocab, vocab);
             count_prompt(asked.sequence, row);
-            for (const std::int32_t token : std::span(running.tokens).subspan(begin))
-                ++row[static_cast<std::size_t>(token)];
+            const auto count = [&](std::span<const std::int32_t> chosen) {
+                for (const std::int32_t token : chosen) ++row[static_cast<std::size_t>(token)];
+            };
+            count(std::span(running.tokens).subspan(begin));
+            count(std::span(running.guess).first(ahead));
         }
         if (kind.biases)
             for (const auto& [token, bias] : asked.bias)

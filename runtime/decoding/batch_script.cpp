@@ -14,7 +14,6 @@
 namespace vkformer::decoding {
 namespace {
 
-constexpr std::uint32_t kMostRows = 64;
 constexpr std::uint32_t kPageLen = graph::kPageLen;
 
 std::size_t pages_of(std::size_t tokens) { return static_cast<std::size_t>(graph::page_count(tokens)); }
@@ -39,9 +38,12 @@ Result<void> check_choice(const BatchSequence& asked, std::uint64_t vocab) {
 
 Result<BatchOptions> checked_batch_options(const models::Decoder& model, const BatchOptions& options) {
     BatchOptions chosen = options;
-    if (options.rows < 1 || options.rows > kMostRows)
+    if (options.rows < 1 || options.rows > BatchOptions::kMostRows)
         return invalid(std::to_string(options.rows) + " sequences were asked for at a time, 1 to " +
-                       std::to_string(kMostRows) + " can be decoded together");
+                       std::to_string(BatchOptions::kMostRows) + " can be decoded together");
+    if (options.guesses > DecoderSessionOptions::kMostGuesses)
+        return invalid(std::to_string(options.guesses) + " guesses of tokens were asked for, at most " +
+                       std::to_string(DecoderSessionOptions::kMostGuesses) + " are checked at a time");
     if (options.rules.looks_back())
         return Error{ErrorCode::UnsupportedConfig,
                      "the model's generation_config.json has \"bad_words_ids\" or \"sequence_bias\" of several tokens, "
@@ -57,6 +59,7 @@ Result<BatchOptions> checked_batch_options(const models::Decoder& model, const B
                        std::to_string(model.config().max_positions) + ", where sequences are generated one by one");
     chosen.context = session.context;
     chosen.chunk = session.chunk;
+    if (model.config().keeps_states()) chosen.guesses = 0;
     if (chosen.pages == 0) {
         constexpr std::uint64_t kUsualTokens = 32768;
         const std::uint64_t context = chosen.context, all = std::min(context * chosen.rows, kUsualTokens);
@@ -227,17 +230,16 @@ std::vector<std::int32_t> BatchScript::page_key(const Running& sequence, std::si
 Result<void> BatchScript::take(const Job& job, Records& records) {
     if (job.kind == Job::Kind::prompt) {
         for (std::size_t r = 0; r < placed_.size(); ++r) {
-            const auto& [sequence, tokens] = placed_[r];
+            Running& sequence = *placed_[r].sequence;
             if (scored_) VKFORMER_CHECK(take_scores(r, records));
-            sequence->cached += tokens;
-            counts_.prompt_tokens += tokens;
-            keep_full_pages(*sequence);
+            sequence.cached += placed_[r].tokens;
+            counts_.prompt_tokens += placed_[r].tokens;
+            keep_full_pages(sequence);
         }
         finish_ended();
         return {};
     }
-    counts_.steps += job.runs;
-    for (std::size_t r = 0; r < placed_.size(); ++r) VKFORMER_CHECK(take_row(r, job, records));
+    VKFORMER_CHECK(take_step(job, records));
     finish_ended();
     return {};
 }
@@ -281,48 +283,6 @@ void BatchScript::end_before_answer(Running& sequence) {
         sequence.finish = FinishReason::stop;
     else if (sequence.asked.is_prompt_alone)
         sequence.finish = FinishReason::length;
-}
-
-/// Hands out a sequence's tokens, until it ends.
-Result<void> BatchScript::take_row(std::size_t row, const Job& job, Records& records) {
-    Running& running = *placed_[row].sequence;
-    const Sequence& asked = running.asked.sequence;
-    for (std::uint32_t i = 0; i < job.runs && running.finish == FinishReason::none; ++i) {
-        VKFORMER_TRY(const auto chosen, records.get(job.first_step + i, row));
-        const std::int32_t token = chosen[0];
-        const bool is_end = std::ranges::find(asked.stop_tokens, token) != asked.stop_tokens.end();
-        running.has_no_choice = token == kNoChoice;
-        if (running.has_no_choice || !running.constraint.add(token, is_end)) {
-            running.finish = FinishReason::failed;
-            break;
-        }
-        running.tokens.push_back(token);
-        ++running.cached;
-        ++counts_.tokens;
-        std::optional<StepLogProbs> log_probs;
-        if (running.asked.log_probs) {
-            const std::size_t rows = placed_.size();
-            const LogProbPlace place = {
-                .step = job.first_step + i, .in_job = i, .first = rows, .row = row, .rows = rows};
-            VKFORMER_TRY(log_probs,
-                         read_log_probs(written_->graph.log_probs, records, place, token, *running.asked.log_probs));
-        }
-        const bool goes_on = on_token_(running.id, token, log_probs ? &*log_probs : nullptr);
-        if (is_end)
-            running.finish = FinishReason::stop;
-        else if (!goes_on)
-            running.finish = FinishReason::caller;
-        else if (running.constraint.failure())
-            running.finish = FinishReason::failed;
-        else if (running.constraint.is_whole())
-            running.finish = FinishReason::stop;
-        else if (asked.max_tokens > 0 && running.generated() == asked.max_tokens)
-            running.finish = FinishReason::length;
-        else if (running.cached == options_.context)
-            running.finish = FinishReason::context;
-    }
-    keep_full_pages(running);
-    return {};
 }
 
 }  // namespace vkformer::decoding

@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "decoding/batch_guesses.hpp"
 #include "decoding/batch_steps.hpp"
 #include "decoding/decoder_script.hpp"
 #include "decoding/page_pool.hpp"
@@ -38,10 +39,15 @@ struct BatchSequence {
 /// What a script has done since it was made.
 struct BatchCounts {
     std::uint64_t prompt_tokens = 0, reused_tokens = 0, tokens = 0, steps = 0, preempted = 0;
+    std::uint64_t guessed_tokens = 0, accepted_tokens = 0;  ///< in all, and the right ones
 };
 
 /// Every job is taken before the next is asked for: run_script's way, not a guest's. Callbacks call nothing of the script. Where pages run out, the sequence that came last gives
 /// its pages back, waits before all others, and is read again later.
+/// With BatchOptions::guesses a step may check what look_up guesses: a sequence then has a row of its own for each guess, which reads it
+/// where it would be if those before it were right, by the rules and draws of that place. Wrong ones lie in the sequence's own pages, where
+/// the tokens that come in their place are written before they are read. Nothing is guessed of a sequence with a constraint, in a model that
+/// keeps states, while prompts are read (which wait for each step), or before took() has told what steps take.
 class BatchScript final : public Script {
 public:
     using Id = std::uint64_t;
@@ -74,6 +80,7 @@ public:
     Result<Part*> meanwhile(const Job& job) override;
     std::vector<Read> reads(std::uint32_t step) const override;
     Result<void> take(const Job& job, Records& records) override;
+    void took(const Job& job, double seconds, double run_seconds) override;
 
 private:
     struct Running {
@@ -91,6 +98,8 @@ private:
         std::vector<StepLogProbs> prompt_log_probs{};  // until they are told
         bool has_told_prompt = false;
         bool has_no_choice = false;  // a step's logits had a NaN
+        std::vector<std::int32_t> guess{};  // what the step at hand checks behind the last token
+        GuessRecord guesses{};
 
         bool has_adapters() const noexcept { return !asked.sequence.adapters.empty(); }
         bool needs_scores() const noexcept { return asked.prompt_log_probs && !has_told_prompt; }
@@ -110,10 +119,12 @@ private:
     struct Step : Part {
         std::uint32_t rows = 1;
         BatchStepGraph graph;
+        bool has_run = false;
     };
     struct Placed {  // what a job computes of a sequence
         Running* sequence;
-        std::size_t tokens;  // of a chunk
+        std::size_t tokens;     // of a chunk
+        std::size_t ahead = 0;  // of a step: guesses before the row's token, which is one, too, unless this is 0
     };
 
     void admit();
@@ -124,9 +135,13 @@ private:
     void keep_full_pages(Running& sequence);
     void finish_ended();
 
+    bool has_unread() const noexcept;
     Result<Job> chunk_job();
     static BatchChunkKind chunk_kind(std::span<Running* const> unread, std::uint32_t most);
     Result<Job> score_job(std::vector<Running*> unread);
+    BatchStepKind step_kind() const;
+    bool guess(const BatchStepKind& kind);
+    void place_step();
     Result<std::optional<Job>> step_job(std::uint32_t most);
     std::size_t steps_left(const Running& sequence) const noexcept;
     Result<Chunk*> chunk(const BatchChunkKind& kind);
@@ -144,7 +159,11 @@ private:
     Result<void> take_scores(std::size_t row, Records& records);
     void tell_prompt(Running& sequence);
     static void end_before_answer(Running& sequence);
+    Result<void> take_step(const Job& job, Records& records);
     Result<void> take_row(std::size_t row, const Job& job, Records& records);
+    Result<void> take_token(const LogProbPlace& place, Records& records);
+    void drop_pages_ahead(Running& sequence);
+    void measure(const Job& job, double take_seconds, std::span<const BatchGuesses::Checked> checked);
 
     const models::Decoder* model_;
     BatchOptions options_;
@@ -170,6 +189,13 @@ private:
     std::vector<std::int32_t> written_table_, written_slots_;
     std::vector<std::size_t> first_positions_;
     std::uint32_t handed_steps_ = 0;  // since then
+    // What is known of guesses, by kinds of steps with no rows, and of what the job at hand takes:
+    std::map<BatchStepKind, BatchGuesses> guesses_;
+    BatchGuesses* kind_guesses_ = nullptr;  // of its kind
+    std::uint32_t step_rows_ = 0;           // of the step in whose place it checks
+    bool was_written_ = false;              // its states are those that steps before have left
+    double guess_seconds_ = 0, plan_seconds_ = 0;
+    std::optional<double> job_seconds_;
 };
 
 /// The options with a context and pages that hold. Errors: InvalidArgument (rows that are not 1 to 64, a context beyond the model's or its

@@ -13,6 +13,7 @@
 namespace vkformer::decoding {
 
 struct BatchOptions {
+    static constexpr std::uint32_t kMostRows = 64;
     std::uint32_t rows = 8;     ///< sequences that are decoded together at most
     std::uint32_t context = 0;  ///< as of DecoderSessionOptions; at most the model's max_positions
     /// Pages of graph::kPageLen tokens that the caches have, one of them nobody's; 0: for `rows` whole contexts, at most 32,768 tokens, but
@@ -24,6 +25,7 @@ struct BatchOptions {
     models::CacheFormat cache = models::CacheFormat::as_computed;
     models::TokenRules rules;          ///< of all sequences; none looks back at them
     std::vector<std::int32_t> ends{};  ///< what BatchSequence::min_tokens waits for
+    std::uint32_t guesses = 0;         ///< tokens that look_up guesses for a sequence at a time at most
 };
 
 struct BatchChunkGraph {

@@ -325,6 +325,45 @@ TEST_CASE("requests of an engine can be cancelled, and end with it", "[api][engi
         CHECK(end.error().code == ErrorCode::Cancelled);
 }
 
+TEST_CASE("an engine that guesses answers as one that does not", "[api][engine][lookup]") {
+    const std::string device = GENERATE(from_range(device_names()));
+    CAPTURE(device);
+    GenerationEngine plain = load_engine(device, {.generator = {.batch = 3}});
+    GenerationEngine guessing = load_engine(device, {.generator = {.batch = 3}, .prompt_lookup = 7});
+    std::vector<GenerateOptions> options(6, {.max_tokens = 100, .ignore_end = true});
+    options[1].sampling = Sampling{.temperature = 0.5f, .top_k = 5};
+    options[1].seed = 11;
+    options[2].sampling = Sampling{.repetition_penalty = 1.1f, .frequency_penalty = 0.2f};
+    options[3].stop = {"e"};
+    options[4].constraint = must(Constraint::regex("[a-z ]{60}"));
+    options[4].ignore_end = false;
+    options[5].log_probs = 1;
+    const std::vector<std::int32_t> prompt =
+        must(plain.tokenize("the cat sat and the cat sat and the cat sat and the cat sat and the cat"));
+    const auto ask = [&](GenerationEngine& engine) {
+        std::vector<Answer> answers(options.size());
+        std::vector<Generation> made;
+        for (std::size_t i = 0; i < options.size(); ++i)
+            must(engine.submit({.prompt = prompt, .options = options[i]}, answers[i].on_text(), answers[i].on_end()));
+        for (Answer& answer : answers) {
+            made.push_back(must(answer.future.get()));
+            CHECK(answer.streamed == made.back().text);
+        }
+        return made;
+    };
+    const std::vector<Generation> expected = ask(plain), found = ask(guessing);
+    for (std::size_t i = 0; i < options.size(); ++i) {
+        CAPTURE(i);
+        CHECK((found[i].text == expected[i].text && found[i].tokens == expected[i].tokens));
+        CHECK(found[i].finish == expected[i].finish);
+        CHECK(found[i].log_probs.size() == expected[i].log_probs.size());
+    }
+    const EngineStats stats = guessing.stats(), none = plain.stats();
+    CHECK((none.guessed_tokens == 0 && none.accepted_tokens == 0));
+    CHECK(stats.guessed_tokens > 0);
+    CHECK((stats.accepted_tokens <= stats.guessed_tokens && stats.tokens == none.tokens));
+}
+
 TEST_CASE("a full queue and what an engine cannot do are refused", "[api][engine]") {
     GenerationEngine engine = load_engine("cpu", {.generator = {.batch = 1}, .queue = 2});
     const std::vector<std::int32_t> prompt = must(engine.tokenize("the"));
@@ -360,6 +399,9 @@ TEST_CASE("a full queue and what an engine cannot do are refused", "[api][engine
     CHECK(options_refused({.prompt_chunk = 1}) == ErrorCode::InvalidArgument);
     CHECK(options_refused({.generator = {.beam_search = {.beams = 2}}}) == ErrorCode::InvalidArgument);
     CHECK(options_refused({.cache_tokens = 64}) == ErrorCode::InvalidArgument);
+    CHECK(options_refused({.prompt_lookup = 65}) == ErrorCode::InvalidArgument);
+    check_refused(engine.submit({.prompt = prompt, .options = {.prompt_lookup = 4}}, {}, {}),
+                  ErrorCode::InvalidArgument, "EngineOptions::prompt_lookup");
 }
 
 TEST_CASE("what callbacks ask of their engine does not lock it", "[api][engine]") {

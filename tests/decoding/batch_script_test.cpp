@@ -6,111 +6,22 @@
 #include <functional>
 #include <map>
 
-#include "decoding/decoder_session.hpp"
+#include "decoding/batch_case.hpp"
 #include "decoding/log_probs_case.hpp"
-#include "decoding/run_script.hpp"
-#include "models/decoder_case.hpp"
-#include "support/backends.hpp"
 
 namespace vkformer::tests {
-namespace {
-
-using decoding::BatchOptions;
-using decoding::BatchScript;
-using decoding::BatchSequence;
-using decoding::FinishReason;
-using decoding::SequenceResult;
-
-/// A script and what has come of its sequences.
-struct Batch {
-    Batch(graph::Backend& on, const models::Decoder& model, BatchOptions options)
-        : backend(on),
-          stores(on),
-          script(
-              model, must(decoding::checked_batch_options(model, options)),
-              [this](BatchScript::Id id, std::int32_t token, StepLogProbs* log_probs) {
-                  streamed[id].push_back(token);
-                  if (log_probs) told[id].push_back(*log_probs);
-                  return !wanted.contains(id) || streamed[id].size() < wanted[id];
-              },
-              [this](BatchScript::Id id, SequenceResult result) { CHECK(ended.emplace(id, std::move(result)).second); },
-              [this](BatchScript::Id id, std::vector<StepLogProbs> prompt) {
-                  CHECK(!streamed.contains(id));
-                  CHECK(prompts.emplace(id, std::move(prompt)).second);
-              }) {
-        script.plan_for(on.fusions());
-    }
-
-    /// One job; false: there is none.
-    bool run(std::uint32_t most = 3) {
-        const auto job = must(script.next(most));
-        if (!job) return false;
-        must(decoding::run_job(script, *job, backend, stores));
-        return true;
-    }
-    void run_all() {
-        while (!script.is_idle()) REQUIRE(run());
-    }
-
-    graph::Backend& backend;
-    decoding::SessionStores stores;
-    std::map<BatchScript::Id, std::vector<std::int32_t>> streamed;
-    std::map<BatchScript::Id, std::vector<StepLogProbs>> told;
-    std::map<BatchScript::Id, std::vector<StepLogProbs>> prompts;
-    std::map<BatchScript::Id, std::size_t> wanted;  // tokens after which the caller has enough
-    std::map<BatchScript::Id, SequenceResult> ended;
-    BatchScript script;
-};
-
-/// What the sequence gives alone, in a session of the one kind that has rows of their own.
-SequenceResult alone(graph::Backend& backend, const models::Decoder& model, const BatchSequence& asked,
-                     std::uint32_t context, const models::TokenRules& rules = {},
-                     const std::vector<std::int32_t>& ends = {}) {
-    decoding::Penalties penalties = {.repetition = asked.repetition,
-                                     .presence = asked.presence,
-                                     .frequency = asked.frequency,
-                                     .bias = asked.bias,
-                                     .min_tokens = asked.min_tokens,
-                                     .rules = rules};
-    if (asked.min_tokens > 0) penalties.ends = ends;
-    auto session = must(decoding::DecoderSession::create(
-        backend, model, {.context = context, .sample = asked.sample, .penalties = std::move(penalties)}));
-    return must(session.run({&asked.sequence, 1}))[0];
-}
-
-void check_alike(const SequenceResult& found, const SequenceResult& expected) {
-    CHECK(found.tokens == expected.tokens);
-    CHECK(found.finish == expected.finish);
-}
-
-BatchSequence greedy(std::vector<std::int32_t> prompt, std::uint32_t tokens) {
-    return {.sequence = {.prompt = std::move(prompt), .max_tokens = tokens}};
-}
-
-constexpr std::uint32_t kContext = 160;
-
-BatchOptions options_of(std::uint32_t rows, std::uint32_t pages) {
-    return {.rows = rows, .context = kContext, .pages = pages + 1, .chunk = 64};
-}
-
-/// A decoder that is made for kContext positions.
-models::Decoder long_model() { return must(models::load_decoder(goldens_dir() / "decoder_text")); }
-
-std::uint32_t most_positions(const models::Decoder& model) { return std::min(kContext, model.config().max_positions); }
-
-}  // namespace
 
 TEST_CASE("sequences that come and go continue as they do alone", "[decoding][batch]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const std::string name = GENERATE("qwen3", "gemma2", "gpt2", "mistral_window", "lfm2", "qwen3_5", "qwen3_next");
     CAPTURE(backend.name(), name);
     const models::Decoder model = load_decoder_case(name);
-    BatchOptions options = options_of(3, 12);
+    BatchOptions options = batch_options_of(3, 12);
     options.context = most_positions(model);
     Batch batch(backend, model, options);
     std::map<BatchScript::Id, BatchSequence> asked;
     const auto add = [&](BatchScript::Id id, std::size_t prompt, std::uint32_t tokens) {
-        asked[id] = greedy(prompt_of(prompt, static_cast<std::int32_t>(id) + 3), tokens);
+        asked[id] = greedy_sequence(prompt_of(prompt, static_cast<std::int32_t>(id) + 3), tokens);
         must(batch.script.check(asked[id]));
         batch.script.add(id, asked[id]);
     };
@@ -126,7 +37,7 @@ TEST_CASE("sequences that come and go continue as they do alone", "[decoding][ba
     for (const auto& [id, sequence] : asked) {
         CAPTURE(id);
         REQUIRE(batch.ended.contains(id));
-        check_alike(batch.ended.at(id), alone(backend, model, sequence, options.context));
+        check_alike(batch.ended.at(id), answer_alone(backend, model, sequence, options.context));
         CHECK(batch.streamed[id] == batch.ended.at(id).tokens);
     }
     CHECK(batch.script.pages().used() == 0);
@@ -139,8 +50,8 @@ TEST_CASE("little of a prompt's chunks is computed in vain", "[decoding][batch]"
     const auto [prompt, expected] = GENERATE(table<std::size_t, Lens>(
         {{1, {}}, {2, {16}}, {18, {32}}, {41, {32, 16}}, {57, {64}}, {65, {64}}, {66, {64, 16}}, {150, {64, 64, 32}}}));
     CAPTURE(prompt);
-    Batch batch(backend, model, options_of(2, 8));
-    batch.script.add(1, greedy(prompt_of(prompt), 1));
+    Batch batch(backend, model, batch_options_of(2, 8));
+    batch.script.add(1, greedy_sequence(prompt_of(prompt), 1));
     Lens lens;
     while (!batch.script.is_idle()) {
         const auto job = must(batch.script.next(1));
@@ -155,12 +66,12 @@ TEST_CASE("a page that sequences begin with is computed once", "[decoding][batch
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());
     const models::Decoder model = long_model();
-    Batch batch(backend, model, options_of(4, 12));
+    Batch batch(backend, model, batch_options_of(4, 12));
     std::vector<std::int32_t> common = prompt_of(130);
     std::map<BatchScript::Id, BatchSequence> asked;
     const auto add = [&](BatchScript::Id id, std::size_t of_common, std::vector<std::int32_t> own) {
         own.insert(own.begin(), common.begin(), common.begin() + static_cast<std::ptrdiff_t>(of_common));
-        batch.script.add(id, asked[id] = greedy(std::move(own), 6));
+        batch.script.add(id, asked[id] = greedy_sequence(std::move(own), 6));
     };
     add(1, 130, {});
     while (!batch.ended.contains(1)) batch.run();
@@ -177,16 +88,16 @@ TEST_CASE("a page that sequences begin with is computed once", "[decoding][batch
     CHECK(batch.ended.at(5).reused == 64);
     for (const auto& [id, sequence] : asked) {
         CAPTURE(id);
-        check_alike(batch.ended.at(id), alone(backend, model, sequence, kContext));
+        check_alike(batch.ended.at(id), answer_alone(backend, model, sequence, kBatchContext));
     }
 }
 
 TEST_CASE("of a sequence that has ended the beginning is kept longest", "[decoding][batch]") {
     graph::Backend& backend = *test_backends().front();
     const models::Decoder model = long_model();
-    Batch batch(backend, model, options_of(1, 3));
+    Batch batch(backend, model, batch_options_of(1, 3));
     const auto run = [&](BatchScript::Id id, std::vector<std::int32_t> prompt) {
-        batch.script.add(id, greedy(std::move(prompt), 1));
+        batch.script.add(id, greedy_sequence(std::move(prompt), 1));
         batch.run_all();
         return batch.ended.at(id).reused;
     };
@@ -199,11 +110,11 @@ TEST_CASE("where pages run out, who came last waits, and loses nothing", "[decod
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());
     const models::Decoder model = long_model();
-    Batch batch(backend, model, options_of(4, 4));
+    Batch batch(backend, model, batch_options_of(4, 4));
     std::map<BatchScript::Id, BatchSequence> asked;
     for (BatchScript::Id id = 1; id <= 5; ++id) {
         // Drawn, so that a sequence that began anew with another number of draws would be another.
-        asked[id] = greedy(prompt_of(50, static_cast<std::int32_t>(id)), 90 + 3 * static_cast<std::uint32_t>(id));
+        asked[id] = greedy_sequence(prompt_of(50, static_cast<std::int32_t>(id)), 90 + 3 * static_cast<std::uint32_t>(id));
         asked[id].sequence.seed = id;
         asked[id].sample = {.temperature = 0.8f, .top_k = 20};
         asked[id].frequency = 0.5f;
@@ -213,7 +124,7 @@ TEST_CASE("where pages run out, who came last waits, and loses nothing", "[decod
     CHECK(batch.script.counts().preempted > 0);
     for (const auto& [id, sequence] : asked) {
         CAPTURE(id);
-        check_alike(batch.ended.at(id), alone(backend, model, sequence, kContext));
+        check_alike(batch.ended.at(id), answer_alone(backend, model, sequence, kBatchContext));
     }
     CHECK((batch.script.pages().used() == 0 && batch.script.waiting() == 0));
 }
@@ -223,12 +134,12 @@ TEST_CASE("sequences of a model that keeps states have their own, and share noth
     const std::string name = GENERATE("lfm2", "qwen3_5");
     CAPTURE(backend.name(), name);
     const models::Decoder model = load_decoder_case(name);
-    BatchOptions options = options_of(3, 3);  // too few for two of the longest
+    BatchOptions options = batch_options_of(3, 3);  // too few for two of the longest
     options.context = 128;
     Batch batch(backend, model, options);
     std::map<BatchScript::Id, BatchSequence> asked;
     for (BatchScript::Id id = 1; id <= 6; ++id) {
-        asked[id] = greedy(prompt_of(50), 30 + 6 * static_cast<std::uint32_t>(id));  // all begin alike
+        asked[id] = greedy_sequence(prompt_of(50), 30 + 6 * static_cast<std::uint32_t>(id));  // all begin alike
         asked[id].sequence.seed = id;
         asked[id].sample = {.temperature = 0.8f, .top_k = 20};
         if (id == 4) asked[id].prompt_log_probs = 0;
@@ -241,7 +152,7 @@ TEST_CASE("sequences of a model that keeps states have their own, and share noth
     CHECK(batch.prompts.at(4).size() == 49);
     for (const auto& [id, sequence] : asked) {
         CAPTURE(id);
-        check_alike(batch.ended.at(id), alone(backend, model, sequence, options.context));
+        check_alike(batch.ended.at(id), answer_alone(backend, model, sequence, options.context));
         CHECK(batch.ended.at(id).reused == 0);
     }
 }
@@ -251,12 +162,12 @@ TEST_CASE("each sequence of a batch has its own rules", "[decoding][batch]") {
     const bool ruled = GENERATE(false, true);
     CAPTURE(backend.name(), ruled);
     const models::Decoder model = long_model();
-    BatchOptions options = options_of(8, 24);
+    BatchOptions options = batch_options_of(8, 24);
     // What would end an answer at its third token, did it not wait.
-    options.ends = {alone(backend, model, greedy(prompt_of(9), 3), kContext).tokens.back()};
+    options.ends = {answer_alone(backend, model, greedy_sequence(prompt_of(9), 3), kBatchContext).tokens.back()};
     if (ruled) options.rules = {.banned = {3, 20}, .banned_first = {5}, .biases = {{{9}, 1.5f}}, .forced_last = 2};
     Batch batch(backend, model, options);
-    std::vector<BatchSequence> asked(8, greedy(prompt_of(9), 14));
+    std::vector<BatchSequence> asked(8, greedy_sequence(prompt_of(9), 14));
     asked[1].sample = {.temperature = 1.2f};
     asked[2].sample = {.temperature = 0.7f, .top_p = 0.8f, .min_p = 0.01f};
     asked[3].repetition = 1.4f;
@@ -274,7 +185,8 @@ TEST_CASE("each sequence of a batch has its own rules", "[decoding][batch]") {
     batch.run_all();
     for (std::size_t i = 0; i < asked.size(); ++i) {
         CAPTURE(i);
-        check_alike(batch.ended.at(i), alone(backend, model, asked[i], kContext, options.rules, options.ends));
+        check_alike(batch.ended.at(i),
+                    answer_alone(backend, model, asked[i], kBatchContext, options.rules, options.ends));
     }
 }
 
@@ -283,10 +195,10 @@ TEST_CASE("log-probabilities are those of the model's logits, whatever chooses",
     const bool ruled = GENERATE(false, true);
     CAPTURE(backend.name(), ruled);
     const models::Decoder model = long_model();
-    BatchOptions options = options_of(4, 12);
+    BatchOptions options = batch_options_of(4, 12);
     if (ruled) options.rules = {.banned = {3, 20}, .biases = {{{9}, 1.5f}}, .forced_last = 2};
     Batch batch(backend, model, options);
-    std::vector<BatchSequence> asked(6, greedy(prompt_of(9), 22));
+    std::vector<BatchSequence> asked(6, greedy_sequence(prompt_of(9), 22));
     asked[0].log_probs = 3;
     asked[1].log_probs = 0;
     asked[2].log_probs = 20;  // which the others then find, too
@@ -336,15 +248,15 @@ TEST_CASE("a prompt's tokens are as likely as the model's logits say", "[decodin
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());
     const models::Decoder model = long_model();
-    Batch batch(backend, model, options_of(3, 4));
+    Batch batch(backend, model, batch_options_of(3, 4));
     std::vector<BatchSequence> asked = {
-        greedy(prompt_of(70), 4),      // keeps a page that others begin with
-        greedy(prompt_of(70), 3),      // of more than a chunk
-        greedy(prompt_of(1, 5), 2),    // nothing to tell
-        greedy(prompt_of(100, 9), 0),  // nothing but its prompt
-        greedy(prompt_of(1, 7), 0),    // not even that
-        greedy(prompt_of(90, 3), 60),  // for which there are too few pages while others run
-        greedy(prompt_of(33, 2), 80),
+        greedy_sequence(prompt_of(70), 4),      // keeps a page that others begin with
+        greedy_sequence(prompt_of(70), 3),      // of more than a chunk
+        greedy_sequence(prompt_of(1, 5), 2),    // nothing to tell
+        greedy_sequence(prompt_of(100, 9), 0),  // nothing but its prompt
+        greedy_sequence(prompt_of(1, 7), 0),    // not even that
+        greedy_sequence(prompt_of(90, 3), 60),  // for which there are too few pages while others run
+        greedy_sequence(prompt_of(33, 2), 80),
     };
     const std::vector<std::optional<std::uint32_t>> likeliest = {{}, 3, 0, 20, 2, 0, 5};
     for (std::size_t i = 0; i < asked.size(); ++i) {
@@ -364,7 +276,7 @@ TEST_CASE("a prompt's tokens are as likely as the model's logits say", "[decodin
         if (asked[i].is_prompt_alone) {
             CHECK((result.tokens.empty() && result.finish == FinishReason::length));
         } else {
-            check_alike(result, alone(backend, model, asked[i], kContext));
+            check_alike(result, answer_alone(backend, model, asked[i], kBatchContext));
             CHECK(result.reused == 0);
         }
         const auto& told = batch.prompts.at(i);
@@ -392,9 +304,9 @@ TEST_CASE("a prompt's tokens are as likely as the model's logits say", "[decodin
 TEST_CASE("sequences of a batch end where they are told to", "[decoding][batch]") {
     graph::Backend& backend = *test_backends().front();
     const models::Decoder model = long_model();
-    Batch batch(backend, model, options_of(2, 8));
+    Batch batch(backend, model, batch_options_of(2, 8));
     batch.wanted[1] = 3;
-    for (BatchScript::Id id = 1; id <= 4; ++id) batch.script.add(id, greedy(prompt_of(kContext - 10), 0));
+    for (BatchScript::Id id = 1; id <= 4; ++id) batch.script.add(id, greedy_sequence(prompt_of(kBatchContext - 10), 0));
     batch.script.cancel(4);  // while it waits
     CHECK(batch.ended.at(4).finish == FinishReason::caller);
     while (batch.streamed[2].size() < 2) batch.run(1);
@@ -413,34 +325,34 @@ TEST_CASE("sequences of a batch end where they are told to", "[decoding][batch]"
 TEST_CASE("what a batch cannot run is refused", "[decoding][batch]") {
     graph::Backend& backend = *test_backends().front();
     const models::Decoder model = long_model();
-    Batch batch(backend, model, options_of(2, 8));
+    Batch batch(backend, model, batch_options_of(2, 8));
     const auto refused = [&](BatchSequence asked) { return batch.script.check(asked).error().code; };
-    CHECK(refused(greedy({}, 1)) == ErrorCode::InvalidArgument);
-    CHECK(refused(greedy({-1}, 1)) == ErrorCode::InvalidArgument);
-    CHECK(refused(greedy(prompt_of(kContext + 1), 1)) == ErrorCode::InvalidArgument);
-    BatchSequence asked = greedy({1}, 1);
+    CHECK(refused(greedy_sequence({}, 1)) == ErrorCode::InvalidArgument);
+    CHECK(refused(greedy_sequence({-1}, 1)) == ErrorCode::InvalidArgument);
+    CHECK(refused(greedy_sequence(prompt_of(kBatchContext + 1), 1)) == ErrorCode::InvalidArgument);
+    BatchSequence asked = greedy_sequence({1}, 1);
     asked.sample.temperature = -1;
     CHECK(refused(asked) == ErrorCode::InvalidArgument);
-    asked = greedy({1}, 1);
+    asked = greedy_sequence({1}, 1);
     asked.repetition = 0;
     CHECK(refused(asked) == ErrorCode::InvalidArgument);
-    asked = greedy({1}, 1);
+    asked = greedy_sequence({1}, 1);
     asked.bias = {{1 << 20, 1.0f}};
     CHECK(refused(asked) == ErrorCode::InvalidArgument);
-    asked = greedy({1}, 1);
+    asked = greedy_sequence({1}, 1);
     asked.log_probs = 21;
     CHECK(refused(asked) == ErrorCode::InvalidArgument);
 
     const auto options_refused = [&](BatchOptions options) {
         return decoding::checked_batch_options(model, options).error().code;
     };
-    CHECK(options_refused(options_of(0, 8)) == ErrorCode::InvalidArgument);
-    CHECK(options_refused(options_of(65, 8)) == ErrorCode::InvalidArgument);
-    CHECK(options_refused(options_of(2, 2)) == ErrorCode::InvalidArgument);  // 160 tokens have three pages
-    BatchOptions usual = options_of(2, 8);
+    CHECK(options_refused(batch_options_of(0, 8)) == ErrorCode::InvalidArgument);
+    CHECK(options_refused(batch_options_of(65, 8)) == ErrorCode::InvalidArgument);
+    CHECK(options_refused(batch_options_of(2, 2)) == ErrorCode::InvalidArgument);  // 160 tokens have three pages
+    BatchOptions usual = batch_options_of(2, 8);
     usual.pages = 0;
-    CHECK(must(decoding::checked_batch_options(model, usual)).pages == 2 * kContext / 64 + 1);
-    BatchOptions looks_back = options_of(2, 8);
+    CHECK(must(decoding::checked_batch_options(model, usual)).pages == 2 * kBatchContext / 64 + 1);
+    BatchOptions looks_back = batch_options_of(2, 8);
     looks_back.rules.banned_words = {{1, 2}};
     CHECK(options_refused(looks_back) == ErrorCode::UnsupportedConfig);
 }
