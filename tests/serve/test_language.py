@@ -74,6 +74,33 @@ def test_conversations_are_those_of_transformers(open_ai: openai.OpenAI) -> None
         assert len({chunk.id for chunk in chunks}) == 1
 
 
+def test_guessed_tokens_change_no_text_and_are_counted(server: Server) -> None:
+    guessing = Server("--prompt-lookup", "7", models=("texts",))
+    body = {"model": "texts", "prompt": "the cat sat and " * 8 + "the cat", "max_tokens": 96, "ignore_eos": True}
+    ways: list[dict[str, Any]] = [GREEDY, {"temperature": 0.5, "top_k": 5, "seed": 3, "n": 2}, {**GREEDY, "frequency_penalty": 0.2, "logprobs": 2}]
+    answers: list[Any] = [None] * len(ways)
+
+    def ask(i: int) -> None:
+        answers[i] = guessing.post("/v1/completions", {**body, **ways[i]})
+
+    asking = [threading.Thread(target=ask, args=(i,)) for i in range(len(ways))]
+    for thread in asking:
+        thread.start()
+    for thread in asking:
+        thread.join()
+    for way, answer in zip(ways, answers, strict=True):
+        expected = server.post("/v1/completions", {**body, **way})
+        assert [choice["text"] for choice in answer["choices"]] == [choice["text"] for choice in expected["choices"]]
+        assert answer["usage"]["completion_tokens"] == expected["usage"]["completion_tokens"]
+    for _ in range(10):  # how often it pays, a busy machine's times say
+        if guessing.metric("vkformer_accepted_tokens_total") > 0:
+            break
+        ask(0)
+    assert 0 < guessing.metric("vkformer_accepted_tokens_total") <= guessing.metric("vkformer_guessed_tokens_total")
+    assert server.metric("vkformer_guessed_tokens_total") == 0
+    assert guessing.stop() == 0
+
+
 def test_a_common_beginning_is_counted_as_cached(server: Server) -> None:
     body = {"model": "texts", "messages": [{"role": "user", "content": "the small frog is a frog " * 9}], "max_tokens": 4, **GREEDY}
     first = server.post("/v1/chat/completions", body)["usage"]

@@ -182,6 +182,13 @@ void add_serve(CLI::App& app, Action& action) {
             "--cache-tokens", options->server.model_options.cache_tokens,
             "Tokens that a language model's cache holds in all; 0: as many as --sequences contexts have, at most 32768")
         ->capture_default_str();
+    command
+        .add_option("--prompt-lookup", options->server.model_options.prompt_lookup,
+                    "Guess so many tokens at a time from what a request's prompt and answer have said before, and let "
+                    "a language model check them together: the same texts, sooner where they repeat what they have "
+                    "read; 0: none")
+        ->check(CLI::Range(0u, 64u))
+        ->capture_default_str();
     options->cache.add(command);
     options->device.add_device(command);
     options->device.add_strict(command);

@@ -24,6 +24,7 @@ struct ModelOptions {
     std::uint32_t context = 0;    ///< tokens of a sequence at most; 0: the model's, at most 4096
     std::uint32_t sequences = 8;  ///< that a language model decodes together
     std::uint64_t cache_tokens = 0;
+    std::uint32_t prompt_lookup = 0;  ///< as of EngineOptions
     bool plain_shaders = false;
     bool strict = false;     ///< a model is refused whose files have something that nobody knows
     bool on_demand = false;  ///< a model is loaded with its first request

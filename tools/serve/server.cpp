@@ -36,6 +36,8 @@ std::vector<Metrics::Family> families() {
          {1, 2, 4, 8, 16, 32}},
         {"vkformer_running_sequences", "Sequences that a language model decodes now", gauge},
         {"vkformer_decode_steps_total", "Steps of a language model, each a token for every sequence in it", counter},
+        {"vkformer_guessed_tokens_total", "Tokens that --prompt-lookup guessed and steps checked", counter},
+        {"vkformer_accepted_tokens_total", "Guessed tokens that were right", counter},
         {"vkformer_preempted_total", "Times that a sequence gave its pages of the cache to others", counter},
         {"vkformer_cache_pages", "Pages of 64 tokens in a language model's cache", gauge},
         {"vkformer_prompt_tokens_total", "Tokens of prompts, those from the cache too", counter},

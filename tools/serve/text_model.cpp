@@ -22,7 +22,8 @@ Result<std::unique_ptr<TextModel>> TextModel::load(std::string name, const std::
                                        .plain_shaders = options.plain_shaders,
                                        .shader_variants = options.shader_variants,
                                        .on_progress = options.on_progress},
-                         .cache_tokens = options.cache_tokens};
+                         .cache_tokens = options.cache_tokens,
+                         .prompt_lookup = options.prompt_lookup};
     auto loaded = std::make_unique<TextModel>();
     loaded->name_ = std::move(name);
     for (const Adapter& adapter : adapters) loaded->adapters_.push_back(adapter.name);
@@ -88,6 +89,8 @@ void TextModel::show(Metrics& metrics) const {
     metrics.set("vkformer_cache_pages", {{"model", name_}, {"state", "used"}}, stats.used_pages);
     metrics.set("vkformer_cache_pages", {{"model", name_}, {"state", "kept"}}, stats.kept_pages);
     metrics.set("vkformer_decode_steps_total", labels, static_cast<double>(stats.steps));
+    metrics.set("vkformer_guessed_tokens_total", labels, static_cast<double>(stats.guessed_tokens));
+    metrics.set("vkformer_accepted_tokens_total", labels, static_cast<double>(stats.accepted_tokens));
     metrics.set("vkformer_preempted_total", labels, static_cast<double>(stats.preempted));
 }
 
