@@ -33,7 +33,8 @@ struct EngineOptions {
     /// tie), and come sooner where they repeat what they have read. By what steps and checks are measured to take and by how many guesses
     /// were right, fewer are made, or none: no sequence, nor one without guesses that runs beside it, loses more by checks than 1 % of its
     /// time and one check. Nothing is guessed of requests with a constraint, while prompts are read, and by models whose layers keep a
-    /// state of the sequence. The cache needs no more room. 0: none.
+    /// state of the sequence. The cache needs no more room; checks have programs of up to 64 rows, as steps of
+    /// so many sequences would. 0: none.
     std::uint32_t prompt_lookup = 0;
 };
 

@@ -5,8 +5,7 @@
 
 namespace vkformer {
 
-/// The system's, so that no two calls give the same, in this process or another. Where the system gives none (no device for it, or no
-/// descriptor), bits that no other process has at this moment. Thread-safe.
+/// The system's. Where it gives none (no device for it, or no descriptor): of the time, the process and a counter, mixed. Thread-safe.
 std::uint64_t random_bits();
 
 }  // namespace vkformer

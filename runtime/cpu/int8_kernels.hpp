@@ -28,7 +28,7 @@ struct QuantizedRows {
     const float* totals;        // [rows, groups]: d · Σ q
 };
 
-/// Weights that will be read next: `add_tile` asks for group_bytes of them with each group. None: zeros.
+/// Weights that will be read next: on x86 `add_tile` asks for group_bytes of them with each group. None: zeros.
 struct Ahead {
     const std::byte* from;
     std::size_t group_bytes;

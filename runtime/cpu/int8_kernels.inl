@@ -287,9 +287,15 @@ constexpr std::int32_t kPanelOffset = kPanelSigns == Signs::all                 
                                       : Format::kSigned && !Panel<Format>::kSigned ? 128
                                                                                    : Format::kOffset;
 
+/// Formats that have the same panel share it: no copy for each offset.
+#if defined(__clang__)
+#define VKFORMER_SHARED_CODE [[gnu::noinline]]
+#else
+#define VKFORMER_SHARED_CODE [[gnu::noinline, gnu::noclone]]
+#endif
 template <class P>
-inline void make_tile_of(const float* x, std::size_t stride, std::size_t rows, std::size_t size, std::size_t groups,
-                         std::int32_t offset, std::byte* tile) {
+VKFORMER_SHARED_CODE void make_tile_of(const float* x, std::size_t stride, std::size_t rows, std::size_t size,
+                                       std::size_t groups, std::int32_t offset, std::byte* tile) {
     for (std::size_t g = 0; g < groups; ++g, tile += size * P::kTileRowBytes)
         for (std::size_t r = 0; r < size; ++r) {
             std::int8_t quants[kGroup] = {};

@@ -73,7 +73,7 @@ std::vector<float> arranged(const PackedKernels& kernels, std::span<const float>
 constexpr std::size_t kInt8DotRows = 2;
 /// Up to so many rows of an expert's, one by one with those of all others: its own panels would keep the threads waiting for each other.
 constexpr std::size_t kInt8SingleRows = 4;
-/// Groups of a panel at most, a multiple of what the largest block has: 8192 elements of eight rows take 288 KiB of a second cache.
+/// Groups of a panel at most, a multiple of what the largest block has: 8192 elements of eight rows take 72 KiB or 80 of a second cache.
 constexpr std::size_t kPanelGroups = 256;
 /// Up to so many tiles, one panel after the other: the weight is read from front to back, as fast as memory goes. Beyond, so many panels
 /// at a time as kPanelsBytes holds, at most four, for each tile that is read.
@@ -171,7 +171,7 @@ private:
                                             weight.row_bytes, some, groups, panel);
                     });
                     Ahead ahead = {};
-                    if (has_next) ahead = {weight.row(end), columns * weight.row_bytes / groups};
+                    if (has_next) ahead = {weight.row(end), std::min(columns, count - end) * weight.row_bytes / groups};
                     for (std::size_t i = share * tiles / shares; i < (share + 1) * tiles / shares; ++i, ahead = {}) {
                         const Tile t = tile(i);
                         each_panel([&](const std::byte* panel, std::size_t column, std::size_t some) {

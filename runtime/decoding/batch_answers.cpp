@@ -97,15 +97,18 @@ void BatchScript::took(const Job&, double seconds, double) { job_seconds_ = seco
 void BatchScript::measure(const Job& job, double take_seconds, std::span<const BatchGuesses::Checked> checked) {
     Step& step = *static_cast<Step*>(job.part);
     const bool had_run = std::exchange(step.has_run, true);
+    const bool was_check = std::exchange(was_check_, job.kind == Job::Kind::check);
     if (!job_seconds_ || options_.guesses == 0) return;
     const double seconds = plan_seconds_ + *job_seconds_ + take_seconds;
     if (job.kind == Job::Kind::check) {
         kind_guesses_->took_check(step_rows_, step.rows, had_run ? std::optional(seconds) : std::nullopt, checked);
         return;
     }
+    // Of guesses that were not worth a check, too, and of states that are written anew behind a check.
+    const double rewritten = was_check && had_run ? kind_guesses_->longer_than_steps(step.rows, job.runs, seconds) : 0;
     for (const auto& one : checked) {
         one.record->all += seconds;
-        one.record->lost += guess_seconds_;  // of guesses that were not worth a check, too
+        one.record->lost += std::max(guess_seconds_, rewritten);
     }
     if (!was_written_) kind_guesses_->took_steps(step.rows, job.runs, seconds - guess_seconds_);
 }

@@ -42,6 +42,11 @@ void BatchGuesses::took_steps(std::uint32_t rows, std::uint32_t count, double se
     measure(steps_, rows, seconds / count, checks_);
 }
 
+double BatchGuesses::longer_than_steps(std::uint32_t rows, std::uint32_t count, double seconds) const {
+    const auto known = steps_.find(rows);
+    return known == steps_.end() ? 0 : std::max(0.0, seconds - count * known->second.seconds);
+}
+
 bool BatchGuesses::is_step_due(std::uint32_t rows) const {
     const auto known = steps_.find(rows);
     return known == steps_.end() || checks_ - known->second.checks >= kMostChecks;
@@ -52,8 +57,8 @@ double BatchGuesses::check_seconds(std::uint32_t step_rows, std::uint32_t rows, 
     std::uint32_t last_rows = step_rows;
     double last = steps_.at(step_rows).seconds, slope = 0;
     for (const auto& [size, mean] : check_means_) {
-        if (size <= step_rows || size > rows || checks_ - mean.checks >= kKeptChecks) continue;
-        slope = std::max(0.0, (mean.seconds - last) / (size - last_rows));
+        if (size < step_rows || size > rows || checks_ - mean.checks >= kKeptChecks) continue;
+        if (size > last_rows) slope = std::max(0.0, (mean.seconds - last) / (size - last_rows));
         last_rows = size;
         last = mean.seconds;
     }

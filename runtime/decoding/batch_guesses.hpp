@@ -37,6 +37,8 @@ public:
 
     /// What `count` steps of so many rows took.
     void took_steps(std::uint32_t rows, std::uint32_t count, double seconds);
+    /// How much longer `seconds` are than `count` steps of so many rows; 0: no, or it is not known.
+    double longer_than_steps(std::uint32_t rows, std::uint32_t count, double seconds) const;
     /// A step of that size has to be measured before the next check.
     bool is_step_due(std::uint32_t rows) const;
 
@@ -45,7 +47,7 @@ public:
         std::size_t guesses;  ///< that there are for it
     };
     /// How many of them are worth checking together, of each; `step_rows`: those of the sequences' step, whose time is known;
-    /// `most_rows`: of a check. All 0: a step is better.
+    /// `most_rows`: of a check. All 0: none may be checked, or there are none.
     std::vector<std::size_t> counts(std::uint32_t step_rows, std::span<const Candidate> candidates,
                                     std::uint32_t most_rows) const;
 

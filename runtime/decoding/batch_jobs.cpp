@@ -244,8 +244,13 @@ void BatchScript::place_step() {
     for (const auto& running : running_) {
         Running& sequence = *running;
         if (!sequence.is_read()) continue;
-        while (!sequence.guess.empty() && !have_pages(sequence, sequence.cached + 1 + sequence.guess.size()))
-            sequence.guess.pop_back();
+        // Free ones: what is kept of beginnings does not give way to guesses.
+        const auto is_missing = [&] {
+            const std::size_t pages = graph::page_count(sequence.cached + 1 + sequence.guess.size());
+            return pages > sequence.pages.size() + pool_.free();
+        };
+        while (!sequence.guess.empty() && is_missing()) sequence.guess.pop_back();
+        if (!sequence.guess.empty()) have_pages(sequence, sequence.cached + 1 + sequence.guess.size());
         for (std::size_t ahead = 0; ahead <= sequence.guess.size(); ++ahead) placed_.push_back({&sequence, 0, ahead});
     }
 }

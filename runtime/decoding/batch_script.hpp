@@ -193,7 +193,8 @@ private:
     std::map<BatchStepKind, BatchGuesses> guesses_;
     BatchGuesses* kind_guesses_ = nullptr;  // of its kind
     std::uint32_t step_rows_ = 0;           // of the step in whose place it checks
-    bool was_written_ = false;              // its states are those that steps before have left
+    bool was_written_ = false;              // its states are not those that steps before have left
+    bool was_check_ = false;                // the job before it
     double guess_seconds_ = 0, plan_seconds_ = 0;
     std::optional<double> job_seconds_;
 };

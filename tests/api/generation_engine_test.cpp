@@ -351,7 +351,10 @@ TEST_CASE("an engine that guesses answers as one that does not", "[api][engine][
         }
         return made;
     };
-    const std::vector<Generation> expected = ask(plain), found = ask(guessing);
+    const std::vector<Generation> expected = ask(plain);
+    std::vector<Generation> found = ask(guessing);
+    // Whether there is a check hangs on how long steps take: a busy machine may need more of them.
+    for (int i = 0; i < 20 && guessing.stats().guessed_tokens == 0; ++i) found = ask(guessing);
     for (std::size_t i = 0; i < options.size(); ++i) {
         CAPTURE(i);
         CHECK((found[i].text == expected[i].text && found[i].tokens == expected[i].tokens));

@@ -114,7 +114,8 @@ TEST_CASE("where pages run out, who came last waits, and loses nothing", "[decod
     std::map<BatchScript::Id, BatchSequence> asked;
     for (BatchScript::Id id = 1; id <= 5; ++id) {
         // Drawn, so that a sequence that began anew with another number of draws would be another.
-        asked[id] = greedy_sequence(prompt_of(50, static_cast<std::int32_t>(id)), 90 + 3 * static_cast<std::uint32_t>(id));
+        asked[id] =
+            greedy_sequence(prompt_of(50, static_cast<std::int32_t>(id)), 90 + 3 * static_cast<std::uint32_t>(id));
         asked[id].sequence.seed = id;
         asked[id].sample = {.temperature = 0.8f, .top_k = 20};
         asked[id].frequency = 0.5f;
