@@ -8,6 +8,9 @@
 
 #include "decoding/batch_case.hpp"
 #include "decoding/timed_session.hpp"
+#include "models/adapter_case.hpp"
+#include "models/tiny_llama.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -290,6 +293,48 @@ TEST_CASE("sequences of a batch with guesses end where they are told to", "[deco
     }
     CHECK(batch.script.counts().accepted_tokens > 0);
     CHECK(batch.script.pages().used() == 0);
+}
+
+TEST_CASE("texts that come while others are guessed, with adapters and caches of 8 bits, are what they are without",
+          "[decoding][batch][lookup][adapter]") {
+    graph::Backend& backend = exact_backend(GENERATE(from_range(test_backends())));
+    CAPTURE(backend.name());
+    const bool adapts = GENERATE(true, false);
+    const TemporaryFolder folder;
+    write_tiny_llama(folder.path(), {});
+    const models::Decoder model = adapts ? two_adapters() : must(models::load_decoder(folder.path()));
+    BatchOptions options = {.rows = 3, .context = 96, .guesses = 5};
+    if (!adapts) options.cache = models::CacheFormat::q8_0;
+    const decoding::Sequence text = repeating("llama_gqa_odd", 40);
+    std::vector<BatchSequence> asked(5, adapts ? BatchSequence{.sequence = text} : greedy_sequence(prompt_of(40), 40));
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+        asked[i].sequence.prompt.push_back(static_cast<std::int32_t>(i));
+        asked[i].frequency = -0.5f;  // what was said is said again
+    }
+    if (adapts) {
+        asked[1].sequence.adapters = {1, 0};
+        asked[3].sequence.adapters = {0.5f, 1};
+    }
+    const auto texts = [&](std::uint32_t guesses) {
+        options.guesses = guesses;
+        Batch batch(backend, model, options);
+        batch.script.add(0, asked[0]);
+        batch.script.add(1, asked[1]);
+        for (std::size_t i = 2; i < asked.size(); ++i) {
+            for (const std::size_t had = batch.checks; batch.checks == had && guesses > 0 && !batch.script.is_idle();)
+                REQUIRE(batch.run(1));
+            batch.script.add(i, asked[i]);
+        }
+        batch.run_all();
+        CHECK((batch.checks > 2) == (guesses > 0));
+        return batch.ended;
+    };
+    const auto plain = texts(0), guessed = texts(5);
+    for (const auto& [id, expected] : plain) {
+        CAPTURE(id);
+        check_alike(guessed.at(id), expected);
+    }
+    CHECK(plain.at(0).tokens != plain.at(1).tokens);
 }
 
 TEST_CASE("where checks cost too much a batch soon makes none", "[decoding][batch][lookup]") {
