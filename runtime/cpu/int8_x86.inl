@@ -178,7 +178,7 @@ inline void add_pair(DotFloats& sum, Ints first, Ints second, const std::int8_t*
 
 inline float dot_sum(DotFloats products, Floats minimums) { return sum_of(products - minimums); }
 
-// ---- many rows of x ------------------------------------------------------------------------------------------------------------
+// ---- more rows of x ------------------------------------------------------------------------------------------------------------
 
 constexpr std::size_t kTileBytes = 4, kPanelBytes = kGroup;  // neighbours of a row that lie together
 

@@ -353,6 +353,7 @@ TEST_CASE("an engine that guesses answers as one that does not", "[api][engine][
     };
     const std::vector<Generation> expected = ask(plain);
     std::vector<Generation> found = ask(guessing);
+    CHECK(guessing.stats().tokens == plain.stats().tokens);
     // Whether there is a check hangs on how long steps take: a busy machine may need more of them.
     for (int i = 0; i < 20 && guessing.stats().guessed_tokens == 0; ++i) found = ask(guessing);
     for (std::size_t i = 0; i < options.size(); ++i) {
@@ -364,7 +365,7 @@ TEST_CASE("an engine that guesses answers as one that does not", "[api][engine][
     const EngineStats stats = guessing.stats(), none = plain.stats();
     CHECK((none.guessed_tokens == 0 && none.accepted_tokens == 0));
     CHECK(stats.guessed_tokens > 0);
-    CHECK((stats.accepted_tokens <= stats.guessed_tokens && stats.tokens == none.tokens));
+    CHECK(stats.accepted_tokens <= stats.guessed_tokens);
 }
 
 TEST_CASE("a full queue and what an engine cannot do are refused", "[api][engine]") {
