@@ -13,7 +13,7 @@ packages=(
     libvulkan-dev libvulkan1 mesa-vulkan-drivers glslang-tools
     nlohmann-json3-dev libsentencepiece-dev libutf8proc-dev libpcre2-dev libopenblas-dev
     zlib1g-dev liblzma-dev xz-utils libpng-dev libjpeg62-turbo-dev spirv-tools
-    libcli11-dev libboost-dev libedit-dev libsndfile1-dev libsamplerate0-dev libcairo2-dev libpango1.0-dev fonts-dejavu-core libsdl2-dev libsdl2-ttf-dev
+    libcli11-dev libboost-dev libedit-dev libsndfile1-dev libsamplerate0-dev libcld2-dev libicu-dev libcairo2-dev libpango1.0-dev fonts-dejavu-core libsdl2-dev libsdl2-ttf-dev
     ca-certificates dpkg-dev debian-archive-keyring
 )
 # chromium for one file: libvk_swiftshader.so, the second Vulkan driver that runs on the CPU.
@@ -31,7 +31,7 @@ sysroot_packages=(
     libc6-dev libstdc++6 libgcc-s1 libvulkan-dev libvulkan1
     nlohmann-json3-dev libsentencepiece-dev libutf8proc-dev libpcre2-dev libopenblas-dev
     zlib1g-dev liblzma-dev libpng-dev libjpeg62-turbo-dev
-    libcli11-dev libboost-dev libedit-dev libsndfile1-dev libsamplerate0-dev libcairo2-dev libpango1.0-dev fonts-dejavu-core
+    libcli11-dev libboost-dev libedit-dev libsndfile1-dev libsamplerate0-dev libcld2-dev libicu-dev libcairo2-dev libpango1.0-dev fonts-dejavu-core
     catch2 libspirv-cross-c-shared-dev
 )
 

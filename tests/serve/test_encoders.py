@@ -8,7 +8,7 @@ import threading
 
 import openai
 import pytest
-from conftest import GOLDENS, KEY, Server
+from conftest import GOLDENS, KEY, MODELS, Server
 from libretranslatepy import LibreTranslateAPI
 
 
@@ -101,7 +101,6 @@ def test_dates_are_translated(server: Server) -> None:
     assert client.translate("4. März 2021", "dates", "iso8601") == "2021-03-04"
     assert client.languages() == listed
     for change, name in (
-        ({"source": "auto"}, "source"),
         ({"target": "de"}, "/languages"),
         ({"format": "html"}, "format"),
         ({"alternatives": -1}, "alternatives"),
@@ -112,7 +111,6 @@ def test_dates_are_translated(server: Server) -> None:
         ({"model": "dates", "source": "iso8601", "target": "dates"}, "model"),
     ):
         assert name in server.post("/translate", {**body, **change}, expect=400)["error"]
-    assert "detector" in server.post("/detect", {"q": "Guten Tag"}, expect=501)["error"]
     assert "tokens" in server.post("/translate", {**body, "q": "4. März 2021 " * 500}, expect=400)["error"]
 
 
@@ -141,12 +139,74 @@ def test_a_model_of_many_languages_takes_each_pair(server: Server) -> None:
     assert "nothing" in server.post("/translate", {"q": "a", "source": "eng_Latn", "target": "nothing"}, expect=400)["error"]
 
 
+CHEROKEE = "ᏂᎦᏓ ᎠᏂᏴᏫ ᏂᎨᎫᏓᎸᎾ ᎠᎴ ᎤᏂᏠᏱ"
+
+
+def test_languages_are_detected(server: Server) -> None:
+    text = "Guten Morgen, wie geht es Ihnen heute?"
+    found = server.post("/detect", {"q": text})
+    assert found[0]["language"] == "deu_Latn" and 90 < found[0]["confidence"] <= 100  # as the model spells it
+    assert server.post("/detect", {"q": CHEROKEE})[0]["language"] == "chr"  # no model has it
+    assert server.post("/detect", {"q": "12345"}) == []
+    client = LibreTranslateAPI(f"http://127.0.0.1:{server.port}/")
+    assert client.detect(text) == found
+
+    body = {"q": text, "source": "deu_Latn", "target": "fra_Latn", "model": "nllb"}
+    told = server.post("/translate", body)
+    guessed = server.post("/translate", {**body, "source": "auto"})
+    assert guessed == {**told, "detectedLanguage": found[0]}
+    several = server.post("/translate", {**body, "source": "auto", "q": [text, "Ja."]})
+    assert several["detectedLanguage"] == [found[0], found[0]] and len(several["translatedText"]) == 2
+    assert client.translate(text, "auto", "fra_Latn") == told["translatedText"]
+    for change, names in (
+        ({"q": CHEROKEE}, ("Cherokee", "fra_Latn")),
+        ({"model": "dates"}, ("German",)),
+        ({"q": "12345"}, ("source",)),
+        ({"q": ["", ""]}, ("source",)),
+        ({"target": "nothing"}, ("nothing",)),
+    ):
+        error = server.post("/translate", {**body, "source": "auto", **change}, expect=400)["error"]
+        assert all(name in error for name in names), error
+    assert "q" in server.post("/detect", {}, expect=400)["error"]
+    assert "text" in server.post("/detect", {"q": "a", "text": "b"}, expect=400)["error"]
+    titles = {language["code"]: language["name"] for language in server.get("/languages")}
+    assert (titles["deu_Latn"], titles["zho_Hans"]) == ("German", "Chinese")
+
+
+def test_a_translation_tells_its_attention(server: Server) -> None:
+    body = {"q": "4. März 2021", "source": "dates", "target": "iso8601", "attention": True}
+    answer = server.post("/translate", body)
+    assert answer["translatedText"] == "2021-03-04"
+    source, written, layers = (answer["attention"][name] for name in ("source", "written", "layers"))
+    assert "".join(written).replace("</s>", "").replace("▁", "") == "2021-03-04"
+    assert len(layers) == json.loads((MODELS["dates"] / "config.json").read_text())["decoder_layers"]
+    for layer in layers:
+        assert len(layer) == len(written)
+        for row in layer:
+            assert len(row) == len(source) and sum(row) == pytest.approx(1, abs=1e-2)
+    assert len({tuple(row) for row in layers[0]}) > 1
+    # The year is written from where it stands.
+    mean = [sum(layer[0][column] for layer in layers) / len(layers) for column in range(len(source))]
+    text = [piece.replace("▁", "") for piece in source]
+    assert text[mean.index(max(mean))] in "2021", (source, mean)
+
+    many = {"q": "eine Katze", "source": "deu_Latn", "target": "fra_Latn", "model": "nllb"}
+    plain = server.post("/translate", many)
+    assert server.post("/translate", {**many, "attention": True})["translatedText"] == plain["translatedText"]
+    assert server.post("/translate", many) == plain
+    assert server.post("/translate", {**body, "q": " "}) == {"translatedText": " ", "attention": None}
+    assert "attention" not in server.post("/translate", {**body, "attention": False})
+    for change in ({"q": ["a"]}, {"q": "4. März 2021 " * 40}, {"attention": "yes"}):
+        assert "attention" in server.post("/translate", {**body, **change}, expect=400)["error"]
+
+
 def test_a_key_opens_the_routes(locked: Server) -> None:
     with pytest.raises(openai.AuthenticationError):
         client_of(locked, "wrong-key-wrong-key").embeddings.create(model="vectors", input="a")
     assert len(client_of(locked, KEY).embeddings.create(model="vectors", input="a").data) == 1
     body = {"q": "4. März 2021", "source": "dates", "target": "iso8601"}
     assert locked.post("/translate", body, expect=403)["error"]
+    assert locked.post("/detect", {"q": "Guten Tag"}, expect=403)["error"]
     assert locked.post("/translate", {**body, "api_key": KEY[:-1]}, expect=403)["error"]
     assert locked.post("/translate", {**body, "api_key": KEY})["translatedText"] == "2021-03-04"
     client = LibreTranslateAPI(f"http://127.0.0.1:{locked.port}/", api_key=KEY)

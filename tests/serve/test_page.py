@@ -105,10 +105,34 @@ def test_the_page_by_keyboard(server: Server, browser: Browser) -> None:
     browser.value("document.getElementById('tab-chat').focus()")
     browser.press("ArrowRight", 39)
     assert browser.focus() == "tab-translate" and browser.value("document.getElementById('chat').hidden")
+    assert browser.value("document.getElementById('from').value") == "auto"
     browser.value("const from = document.getElementById('from'); from.value = 'dates'; from.dispatchEvent(new Event('change'))")
     browser.tab_to("source")
     browser.type("4. März 2021\n\nMarch 5, 2021")
     browser.wait_until("document.getElementById('target').textContent === '2021-03-04\\n\\n2021-03-05'")
+
+    # Attention of the line with the cursor, and of another one where that goes.
+    browser.tab_to("attention-open")
+    browser.press("Enter", 13, "\r")
+    browser.wait_until("document.querySelectorAll('#map tbody tr').length > 5")
+    tokens = "[...document.querySelectorAll('#map thead th')].map((head) => head.textContent).join('')"
+    assert "march" in browser.value(tokens).replace("▁", "")
+    row = "[...document.querySelectorAll('#map tbody tr:first-child td')].reduce((sum, cell) => sum + Number(cell.textContent), 0)"
+    assert 90 < browser.value(row) < 110
+    mean = browser.value("document.querySelector('#map tbody').textContent")
+    browser.value("const layer = document.getElementById('layer'); layer.value = '1'; layer.dispatchEvent(new Event('change'))")
+    assert browser.value("document.querySelector('#map tbody').textContent") != mean
+    browser.value("document.getElementById('source').focus(); document.getElementById('source').setSelectionRange(2, 2)")
+    browser.wait_until(f"{tokens}.includes('4')")
+
+    # What is written decides about the source.
+    browser.value("document.getElementById('source').value = ''")
+    browser.value("document.getElementById('from').value = 'auto'; document.getElementById('from').dispatchEvent(new Event('change'))")
+    browser.value("document.getElementById('to').value = 'fra_Latn'")
+    browser.value("document.getElementById('source').select()")
+    browser.type("Guten Morgen, wie geht es Ihnen heute?")
+    browser.wait_until("document.getElementById('detected').textContent === 'German (deu_Latn)'")
+    browser.wait_until(f"{tokens}.includes('deu_Latn')")
 
     browser.value("document.getElementById('tab-translate').focus()")
     browser.press("ArrowRight", 39)

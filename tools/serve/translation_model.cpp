@@ -45,14 +45,30 @@ Result<TranslationLanguages> TranslationModel::languages_of(const std::string& n
     return TranslationLanguages{{from}, {to}};
 }
 
-Result<std::vector<Translation>> TranslationModel::translate(std::span<const std::string> texts) {
+Result<std::vector<Translated>> TranslationModel::translate(std::span<const std::string> texts) {
     const std::string& group = calls_->group();
-    if (chosen_ && *chosen_ != group) {
-        const std::size_t colon = group.find(':');
-        VKFORMER_CHECK(model_->choose(group.substr(0, colon), group.substr(colon + 1)));
-        chosen_ = group;
+    const std::size_t colon = group.find(':'), second = group.find(':', colon + 1);
+    const std::string pair = group.substr(0, second);
+    if (chosen_ && *chosen_ != pair) {
+        VKFORMER_CHECK(model_->choose(pair.substr(0, colon), pair.substr(colon + 1)));
+        chosen_ = pair;
     }
-    return model_->translate(texts);
+    std::vector<Translated> made;
+    if (second == group.npos) {
+        VKFORMER_TRY(auto translations, model_->translate(texts));
+        for (Translation& translation : translations) made.push_back({std::move(translation), std::nullopt});
+        return made;
+    }
+    for (const std::string& text : texts) {
+        if (text.find_first_not_of(" \t\r\n") == text.npos) {
+            made.push_back({{.text = text, .tokens = {}, .score = {}, .further = {}}, std::nullopt});
+            continue;
+        }
+        VKFORMER_TRY(AttentionMaps maps, model_->attention(text));
+        Translation translation = std::move(maps.translation);
+        made.push_back({std::move(translation), std::move(maps)});
+    }
+    return made;
 }
 
 Result<std::unique_ptr<TranslationModel>> TranslationModel::load(std::string name, const std::filesystem::path& path,

@@ -22,9 +22,14 @@ struct TranslationLanguages {
     bool take(const std::string& from, const std::string& to) const;
 };
 
+struct Translated {
+    Translation translation;
+    std::optional<AttentionMaps> attention;  ///< where it was asked for, and the text is not blank
+};
+
 class TranslationModel {
 public:
-    using Calls = SharedCalls<std::string, Translation>;
+    using Calls = SharedCalls<std::string, Translated>;
     /// Between all languages of a model of many, such as NLLB; else from the one into the other that the options say for this name, or
     /// `source_lang` and `target_lang` of the folder's tokenizer_config.json. Errors: those of Translator::load; InvalidArgument (neither says which).
     static Result<std::unique_ptr<TranslationModel>> load(std::string name, const std::filesystem::path& path,
@@ -38,7 +43,9 @@ public:
     static Result<TranslationLanguages> languages_of(const std::string& name, const std::filesystem::path& path,
                                                      const ModelOptions& options);
     /// The group of requests that share calls.
-    static std::string group_of(const std::string& from, const std::string& to) { return from + ":" + to; }
+    static std::string group_of(const std::string& from, const std::string& to, bool with_attention = false) {
+        return from + ":" + to + (with_attention ? ":attention" : "");
+    }
     Calls& calls() noexcept { return *calls_; }
     /// Sets what the model's gauges show now.
     void show(Metrics& metrics) const {
@@ -46,10 +53,10 @@ public:
     }
 
 private:
-    Result<std::vector<Translation>> translate(std::span<const std::string> texts);
+    Result<std::vector<Translated>> translate(std::span<const std::string> texts);
 
     std::string name_;
-    std::optional<std::string> chosen_;  // of a model of many languages: the group that it translates for now
+    std::optional<std::string> chosen_;  // of a model of many languages: "from:to" that it translates for now
     std::optional<Translator> model_;
     std::unique_ptr<Calls> calls_;
 };

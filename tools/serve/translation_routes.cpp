@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <set>
 
 #include "serve/fields.hpp"
 #include "serve/form.hpp"
+#include "serve/language_detector.hpp"
 #include "serve/submit.hpp"
 
 namespace vkformer::serve {
@@ -17,6 +20,8 @@ namespace {
 using json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostTranslated = 256;
+constexpr std::size_t kMostLookedAt =
+    512;  // bytes of a text with attention: what is computed and sent grows with the square
 
 /// JSON, or a form as LibreTranslate's own clients send it; and its key, where the head has none.
 json body_of(const Request& request, const Access& access) {
@@ -30,13 +35,67 @@ json body_of(const Request& request, const Access& access) {
     return body;
 }
 
+/// What the languages of the models mean, which do not change.
+class SourceLanguages {
+public:
+    explicit SourceLanguages(const ModelSet& models) {
+        for (const auto& entry : models.entries())
+            for (const std::string& name : entry->languages.sources)
+                sources_.push_back({entry.get(), name, language_tags(name)});
+    }
+
+    /// The language as the first model spells it that translates from it and `fits`: in its script, else in another.
+    template <class Fits>
+    std::optional<std::string> find(const LanguageTags& tags, const Fits& fits) const {
+        const Source* found = nullptr;
+        for (const Source& source : sources_) {
+            if (source.tags.language != tags.language || !fits(*source.model, source.name)) continue;
+            if (source.tags.script == tags.script) return source.name;
+            if (!found) found = &source;
+        }
+        return found ? std::optional(found->name) : std::nullopt;
+    }
+
+private:
+    struct Source {
+        const ModelSet::Entry* model;
+        std::string name;
+        LanguageTags tags;
+    };
+    std::vector<Source> sources_;
+};
+
+[[noreturn]] void refuse_without_detector() {
+    throw Refusal(501, "this server was built without its detector of languages (VKFORMER_WITH_LANGUAGES)");
+}
+
+/// What a source that is "auto" turned out to be.
+struct Source {
+    std::string language;
+    double confidence = 0;
+};
+
+/// The likeliest that is translated into the target, by the model that is named.
+Source detect_source(const SourceLanguages& sources, Fields& fields, std::span<const std::string> texts,
+                     const std::string& target) {
+    if (!can_detect_languages()) refuse_without_detector();
+    const auto name = fields.text("model");
+    const auto fits = [&](const ModelSet::Entry& entry, const std::string& source) {
+        return (!name || entry.spec.name == *name) && entry.languages.take(source, target);
+    };
+    const auto detected = detect_languages(texts);
+    for (const DetectedLanguage& language : detected)
+        if (auto source = sources.find(language.tags, fits)) return {std::move(*source), language.confidence};
+    if (detected.empty())
+        fields.refuse("source", "what is written says too little of its language: say which one it is");
+    fields.refuse("source", "it seems to be " + language_title(detected.front().code) + " (" + detected.front().code +
+                                "), which is not translated into " + target + " here; /languages lists what is");
+}
+
 /// A form that crosses origins needs no leave from this server, so a browser's are taken from its own pages alone (see
 /// Access::check_host_and_origin); programs send no Origin.
 TranslationModel& model_for(const ModelSet& models, const Call& call, Fields& fields, const std::string& source,
                             const std::string& target) {
-    if (source == "auto")
-        fields.refuse("source",
-                      "\"auto\" needs a detector of languages, which this server has not: say which one it is");
     const auto name = fields.text("model");
     for (const auto& entry : models.entries())
         if (!name && entry->languages.take(source, target)) return models.get<TranslationModel>(call, entry->spec.name);
@@ -81,29 +140,90 @@ json others_of(const Translation& translation, std::size_t most) {
     return others;
 }
 
-void translate(const ModelSet& models, const Access& access, const Call& call) {
+/// What each token was written by: of every layer of cross-attention the mean of its heads, [layers][written][source].
+json as_json(const AttentionMaps& maps) {
+    json layers = json::array();
+    for (const AttentionWeights& weights : maps.weights) {
+        if (weights.kind != AttentionKind::cross) continue;
+        json rows = json::array();
+        for (std::size_t query = 0; query < weights.queries; ++query) {
+            json row = json::array();
+            for (std::size_t key = 0; key < weights.keys; ++key) {
+                double sum = 0;
+                for (std::size_t head = 0; head < weights.heads; ++head)
+                    sum += weights.values[(head * weights.queries + query) * weights.keys + key];
+                row.push_back(std::round(sum / static_cast<double>(weights.heads) * 1e4) / 1e4);
+            }
+            rows.push_back(std::move(row));
+        }
+        layers.push_back(std::move(rows));
+    }
+    return {{"source", maps.source}, {"written", maps.written}, {"layers", std::move(layers)}};
+}
+
+/// A text or a list of them.
+struct Texts {
+    std::vector<std::string> texts;
+    bool is_list = false;
+};
+
+Texts texts_of(Fields& fields) {
+    const bool is_list = fields.needed("q").is_array();
+    return {fields.texts("q", kMostTranslated), is_list};
+}
+
+void translate(const ModelSet& models, const SourceLanguages& sources, const Access& access, const Call& call) {
     const json body = body_of(call.request(), access);
     Fields fields(body);
-    const std::string source = fields.needed_text("source"), target = fields.needed_text("target");
+    std::string source = fields.needed_text("source");
+    const std::string target = fields.needed_text("target");
+    auto [texts, is_list] = texts_of(fields);
+    json detected;
+    if (source == "auto") {
+        const Source found = detect_source(sources, fields, texts, target);
+        source = found.language;
+        detected = {{"confidence", found.confidence}, {"language", source}};
+        if (is_list) detected = json(texts.size(), detected);
+    }
     TranslationModel& model = model_for(models, call, fields, source, target);
-    const bool is_list = fields.has("q") && fields.needed("q").is_array();
-    fields.needed("q");
-    std::vector<std::string> texts = fields.texts("q", kMostTranslated);
     fields.only("format", "text", "only \"text\" is translated: markup would not stay whole");
     const std::size_t alternatives = alternatives_of(fields);
+    const bool with_attention = fields.boolean("attention").value_or(false);
+    if (with_attention && (is_list || texts.front().size() > kMostLookedAt))
+        fields.refuse("attention",
+                      "it is told of one text (no list) of at most " + std::to_string(kMostLookedAt) + " bytes");
     fields.pass_over({"api_key"});
     fields.finish();
-    const auto answer = [is_list, alternatives](const Call& of, const std::vector<Translation>& made) {
+    const auto answer = [is_list = is_list, alternatives, with_attention, detected](
+                            const Call& of, const std::vector<Translated>& made) {
         json texts_made = json::array(), others = json::array();
-        for (const Translation& translation : made) {
+        for (const auto& [translation, attention] : made) {
             texts_made.push_back(translation.text);
             others.push_back(others_of(translation, alternatives));
         }
         json reply = {{"translatedText", is_list ? texts_made : texts_made.front()}};
+        if (!detected.is_null()) reply["detectedLanguage"] = detected;
         if (alternatives > 0) reply["alternatives"] = is_list ? others : others.front();
+        if (with_attention) reply["attention"] = made.front().attention ? as_json(*made.front().attention) : json();
         of.reply(reply);
     };
-    submit(model.calls(), call, std::move(texts), answer, TranslationModel::group_of(source, target));
+    submit(model.calls(), call, std::move(texts), answer, TranslationModel::group_of(source, target, with_attention));
+}
+
+/// As the models spell them, where one translates from them.
+void detect(const SourceLanguages& sources, const Access& access, const Call& call) {
+    const json body = body_of(call.request(), access);
+    Fields fields(body);
+    const Texts texts = texts_of(fields);
+    fields.pass_over({"api_key"});
+    fields.finish();
+    if (!can_detect_languages()) refuse_without_detector();
+    json found = json::array();
+    for (const DetectedLanguage& language : detect_languages(texts.texts)) {
+        const auto name = sources.find(language.tags, [](const ModelSet::Entry&, const std::string&) { return true; });
+        found.push_back({{"confidence", language.confidence}, {"language", name.value_or(language.code)}});
+    }
+    call.reply(found);
 }
 
 void list_languages(const ModelSet& models, const Call& call) {
@@ -114,7 +234,8 @@ void list_languages(const ModelSet& models, const Call& call) {
         for (const std::string& to : into) targets.try_emplace(to);
     }
     json list = json::array();
-    for (const auto& [code, into] : targets) list.push_back({{"code", code}, {"name", code}, {"targets", into}});
+    for (const auto& [code, into] : targets)
+        list.push_back({{"code", code}, {"name", language_title(code)}, {"targets", into}});
     call.reply(list);
 }
 
@@ -122,6 +243,7 @@ void list_languages(const ModelSet& models, const Call& call) {
 
 std::vector<Route> translation_routes(const ModelSet& models, const Access& access, const Limits& limits) {
     const std::vector<std::string_view> forms = {"application/json", "application/x-www-form-urlencoded"};
+    const auto sources = std::make_shared<const SourceLanguages>(models);
     return {{.method = "POST",
              .path = "/translate",
              .family = Family::libretranslate,
@@ -130,7 +252,7 @@ std::vector<Route> translation_routes(const ModelSet& models, const Access& acce
              .is_work = true,
              .summary = "Texts from one language into another, as LibreTranslate's API has it",
              .takes = forms,
-             .answer = [&models, &access](const Call& call) { translate(models, access, call); }},
+             .answer = [&models, &access, sources](const Call& call) { translate(models, *sources, access, call); }},
             {.method = "GET",
              .path = "/languages",
              .family = Family::libretranslate,
@@ -142,12 +264,9 @@ std::vector<Route> translation_routes(const ModelSet& models, const Access& acce
              .family = Family::libretranslate,
              .body_bytes = limits.body_bytes,
              .key_in_body = true,
-             .summary = "Not there: the server has no detector of languages",
+             .summary = "Which languages texts are written in, the likeliest first, as LibreTranslate's API has it",
              .takes = forms,
-             .answer = [&access](const Call& call) {
-                 body_of(call.request(), access);
-                 throw Refusal(501, "this server has no detector of languages");
-             }}};
+             .answer = [&access, sources](const Call& call) { detect(*sources, access, call); }}};
 }
 
 }  // namespace vkformer::serve

@@ -44,14 +44,22 @@ for (const [index, tab] of tabs.entries()) {
   });
 }
 
+// What was chosen stays so where it is still there.
 function fill(select, options) {
+  const before = select.value;
   select.replaceChildren(...options.map(({ value, text }) => new Option(text, value)));
+  if (options.some(({ value }) => String(value) === before)) select.value = before;
 }
 
 let languages = [];
+const titleOf = (code) => {
+  const name = languages.find((language) => language.code === code)?.name ?? code;
+  return name === code ? code : `${name} (${code})`;
+};
 function fillTargets() {
-  const from = languages.find((language) => language.code === $("from").value);
-  fill($("to"), (from?.targets ?? []).map((code) => ({ value: code, text: code })));
+  const from = languages.filter((language) => ["auto", language.code].includes($("from").value));
+  const codes = [...new Set(from.flatMap((language) => language.targets))];
+  fill($("to"), codes.map((code) => ({ value: code, text: titleOf(code) })));
 }
 
 async function begin() {
@@ -60,8 +68,9 @@ async function begin() {
     const names = (kind) => models.filter((model) => model.kind === kind).map((model) => ({ value: model.id, text: model.id }));
     fill($("chat-model"), names("language"));
     fill($("search-model"), names("embeddings"));
-    languages = (await (await ask("languages")).json()).filter((from) => from.targets.length);
-    fill($("from"), languages.map((from) => ({ value: from.code, text: from.name })));
+    languages = await (await ask("languages")).json();
+    const sources = languages.filter((from) => from.targets.length).map(({ code }) => ({ value: code, text: titleOf(code) }));
+    fill($("from"), sources.length ? [{ value: "auto", text: "Detect" }, ...sources] : []);
     fillTargets();
     notice(models.every((model) => model.ready) ? "" : "Models are being loaded.");
     if (!models.every((model) => model.ready)) setTimeout(begin, 1000);
@@ -159,24 +168,106 @@ $("chat-clear").addEventListener("click", () => {
 // Translation as one types: what is older than the last letter is given up.
 let pending = null;
 let timer = 0;
+let translated = "";
 async function translate() {
   pending?.abort();
   pending = new AbortController();
   const q = $("source").value.split("\n");
   const source = $("from").value, target = $("to").value;
   if (!target || !q.join("").trim()) {
-    $("target").textContent = "";
+    $("target").textContent = $("detected").textContent = "";
+    look();
     return;
   }
   try {
-    const answer = await ask("translate", { q, source, target }, pending.signal);
-    $("target").textContent = (await answer.json()).translatedText.join("\n");
+    const answer = await (await ask("translate", { q, source, target }, pending.signal)).json();
+    translated = q.join("\n");
+    $("target").textContent = answer.translatedText.join("\n");
+    $("detected").textContent = answer.detectedLanguage ? titleOf(answer.detectedLanguage[0].language) : "";
     notice("");
+    look();
   } catch (error) {
     tell(error);
   }
 }
+
+// Attention of the line with the cursor, where people look at it.
+let maps = null;
+let looking = null;
+let looked = "";
+const lineAtCursor = () => {
+  const { value, selectionStart } = $("source");
+  const begin = selectionStart ? value.lastIndexOf("\n", selectionStart - 1) + 1 : 0;
+  const end = value.indexOf("\n", begin);
+  return value.slice(begin, end < 0 ? value.length : end);
+};
+
+function cell(kind, text, scope) {
+  const made = document.createElement(kind);
+  made.textContent = text;
+  if (scope) made.scope = scope;
+  return made;
+}
+
+function draw() {
+  $("map").replaceChildren();
+  if (!maps) return;
+  if (!maps.layers.length) {
+    $("map").textContent = "This model writes without attention.";
+    return;
+  }
+  const { source, written, layers } = maps;
+  const chosen = Number($("layer").value);
+  const share = (row, column) =>
+    chosen ? layers[chosen - 1][row][column] : layers.reduce((sum, layer) => sum + layer[row][column], 0) / layers.length;
+  const table = document.createElement("table");
+  const head = table.createTHead().insertRow();
+  head.append(document.createElement("td"), ...source.map((token) => cell("th", token, "col")));
+  const body = table.createTBody();
+  for (const [row, token] of written.entries()) {
+    const line = body.insertRow();
+    line.append(cell("th", token, "row"));
+    for (const column of source.keys()) {
+      const made = cell("td", String(Math.round(100 * share(row, column))));
+      made.style.setProperty("--share", share(row, column));
+      line.append(made);
+    }
+  }
+  $("map").append(table);
+}
+
+async function look() {
+  looking?.abort();
+  const q = lineAtCursor();
+  const source = $("from").value, target = $("to").value;
+  if (!$("attention").open) return;
+  looked = q;
+  if (!target || !q.trim()) {
+    maps = null;
+    draw();
+    return;
+  }
+  looking = new AbortController();
+  try {
+    maps = (await (await ask("translate", { q, source, target, attention: true }, looking.signal)).json()).attention;
+    const count = maps.layers.length;
+    if ($("layer").options.length !== count + 1) {
+      fill($("layer"), Array.from({ length: count + 1 }, (_, i) => ({ value: i, text: i ? String(i) : "Mean of all" })));
+    }
+    draw();
+  } catch (error) {
+    tell(error);
+  }
+}
+
 $("source").addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(translate, 200); });
+document.addEventListener("selectionchange", () => {  // to another line; while one types, the translation comes first
+  if (document.activeElement !== $("source") || $("source").value !== translated || lineAtCursor() === looked) return;
+  clearTimeout(timer);
+  timer = setTimeout(look, 200);
+});
+$("attention").addEventListener("toggle", look);
+$("layer").addEventListener("change", draw);
 $("from").addEventListener("change", () => { fillTargets(); translate(); });
 $("to").addEventListener("change", translate);
 
