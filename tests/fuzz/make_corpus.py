@@ -128,9 +128,28 @@ def charsmap():
     return struct.pack("<I768I", 4 * len(units), *units) + b"x\0yz\0"
 
 
+def write_requests():
+    """Bodies of the server's routes, and answers with calls; the first bytes say how they are to be read."""
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    write("form", "chat", "0" + json.dumps({"model": "m", "q": ["a", "é"], "temperature": 0.5, "n": 2, "stream": True, "response_format": {
+          "type": "json_schema", "json_schema": {"name": "n", "strict": True, "schema": schema}}}))
+    write("form", "guided", "0" + json.dumps({"q": "a", "guided_choice": ["a", "b"], "guided_regex": None,
+          "structured_outputs": {"json": {}}}))
+    write("form", "url_encoded", "1q=a+b%21&to=%C3%A9&q=c&&flag&guided_regex=a%2B")
+    head = 'Content-Disposition: form-data; name="'
+    write("form", "multipart", f'2x\nbefore\r\n--x\r\n{head}a\\"b"\r\n\r\none\r\n--x \r\n{head}file"; filename=f\r\n'
+          "Content-Type: audio/wav\r\n\r\n\0\r\n--x--\r\nafter")
+    calls = {"tagged": '1\x04Yes. <tool_call>\n{"name": "a", "arguments": {"b": [1, "}"]}}\n</tool_call> <tool_call>{"name": "no"}',
+             "listed": '2\x02[TOOL_CALLS][{"name": "a", "arguments": {}}, {"arguments": {"x": {}}, "name": "get_weather"}]',
+             "named": '2\x07[TOOL_CALLS]a[ARGS]{"b": "\\"{"}[TOOL_CALLS]get_weather[ARGS]{}',
+             "bare": '3\x01<|python_tag|>{"name": "a", "parameters": {"b": null}}; {"name": "a", "parameters": {}}'}
+    for name, text in calls.items():
+        write("tool_calls", name, text)
+
+
 def main():
     for folder in ("gguf", "safetensors", "config", "tokenizer", "chat_template", "charsmap",
-                   "constraint", "packed"):
+                   "constraint", "packed", "form", "tool_calls"):
         (HERE / folder).mkdir(parents=True, exist_ok=True)
     write_packed()
     write_gguf("values", values)
@@ -174,6 +193,7 @@ def main():
     write("constraint", "objects", "0" + json.dumps({"oneOf": [{"properties": {"k": {"const": "a"}}, "required": ["k"],
           "additionalProperties": {"type": "boolean"}}, {"properties": {"k": {"const": "b"}}, "required": ["k"]}]}))
     write("constraint", "regex", "1^(?:a|b+?|[^\\w\\s]{2,3}|(x(y)?){4})*\\u00e9.\\x41|\\d{1,8}$")
+    write_requests()
     write("chat_template", "chatml", "{{ bos_token }}{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\\n' + "
           "m.content | trim + '<|im_end|>' + '\\n' }}{% endfor %}{% if add_generation_prompt %}{{ 'a' }}{% endif %}")
     write("chat_template", "tests", "{%- set ns = namespace(x=false) -%}{%- for m in messages[1:] if not loop.first -%}"

@@ -103,6 +103,17 @@ TEST_CASE("serve: forms", "[serve]") {
     CHECK(parse_url_encoded("q=a+b%21&to=%C3%A9&q=c&&flag") == json{{"q", {"a b!", "c"}}, {"to", "é"}, {"flag", ""}});
     CHECK(outcome_of([] { parse_url_encoded("a=%g0"); }) == "400 ");
     CHECK(outcome_of([] { parse_url_encoded("a=%4"); }) == "400 ");
+    CHECK(outcome_of([] { parse_url_encoded("a=%ff"); }) == "400 ");
+    CHECK(outcome_of([] { parse_url_encoded("%c3=a"); }) == "400 ");
+    const auto fields = [](std::size_t count, const std::string& name) {
+        std::string form;
+        for (std::size_t i = 0; i < count; ++i) form += (name.empty() ? std::to_string(i) : name) + "&";
+        return form;
+    };
+    for (const std::string name : {"", "q"}) {  // looking for a name takes time for each that there is
+        CHECK(outcome_of([&] { parse_url_encoded(fields(4096, name)); }) == "200");
+        CHECK(outcome_of([&] { parse_url_encoded(fields(4097, name)); }) == "400 ");
+    }
 
     const std::string type = "multipart/form-data; boundary=x";
     const auto parts = parse_multipart(

@@ -221,7 +221,9 @@ class Client:
 
     def translate(self) -> None:
         languages = self.expected["languages"]
-        check("translatedText" in self.post("/translate", {"q": "12 May 2020", "source": languages[0], "target": languages[1]}), "no text")
+        attention = self.random.random() < 0.5
+        made = self.post("/translate", {"q": "12 May 2020", "source": languages[0], "target": languages[1], "attention": attention})
+        check(made["translatedText"] == "2020-05-12" and ("attention" in made) == attention, made)
 
     def transcribe(self) -> None:
         kind = {"content-type": "multipart/form-data; boundary=edge"}

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <optional>
 
+#include "serve/fields.hpp"
 #include "serve/refusal.hpp"
+#include "text/unicode.hpp"
 
 namespace vkformer::serve {
 namespace {
@@ -90,14 +92,17 @@ Part parse_part(std::string_view text) {
 
 json parse_url_encoded(std::string_view body) {
     json object = json::object();
-    while (!body.empty()) {
+    for (std::size_t pairs = 0; !body.empty();) {
         const std::size_t length = std::min(body.find('&'), body.size());
         const std::string_view pair = body.substr(0, length);
         body.remove_prefix(std::min(length + 1, body.size()));
         if (pair.empty()) continue;
+        if (++pairs > kMostMembers)
+            throw Refusal(400, "the form has more than " + std::to_string(kMostMembers) + " fields");
         const std::size_t equals = std::min(pair.find('='), pair.size());
         std::string name = url_decoded(pair.substr(0, equals));
-        json value = url_decoded(pair.substr(std::min(equals + 1, pair.size())));
+        std::string value = url_decoded(pair.substr(std::min(equals + 1, pair.size())));
+        if (!text::is_utf8(name) || !text::is_utf8(value)) throw Refusal(400, "the form is not UTF-8");
         if (!object.contains(name))
             object[name] = std::move(value);
         else if (object[name].is_array())

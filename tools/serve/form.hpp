@@ -12,7 +12,8 @@
 
 namespace vkformer::serve {
 
-/// application/x-www-form-urlencoded as an object of texts; a name that comes several times is a list of them. Throws Refusal (400).
+/// application/x-www-form-urlencoded as an object of texts; a name that comes several times is a list of them. Throws Refusal (400; more than
+/// kMostMembers fields, no UTF-8).
 nlohmann::ordered_json parse_url_encoded(std::string_view body);
 
 struct Part {
