@@ -25,7 +25,7 @@ struct Constraint::Impl {
 struct ConstraintMaker {
     /// `grammar` is not null.
     static Constraint make(std::string key, std::shared_ptr<const constraints::Grammar> grammar) {
-        return Constraint(std::make_shared<const Constraint::Impl>(std::move(key), std::move(grammar)));
+        return Constraint(std::make_shared<const Constraint::Impl>(Constraint::Impl{std::move(key), std::move(grammar)}));
     }
 };
 

@@ -61,7 +61,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         fuzz::require(whole == hear(format, streams, text, piece));
         if (format == CallFormat::none) fuzz::require(whole.content == text && whole.calls.empty());
         for (const auto& [name, arguments] : whole.calls) {
-            fuzz::require(name == "a" || name == "get_weather");
+            fuzz::require(!name.empty());
             if (!streams) fuzz::require(nlohmann::json::parse(arguments, nullptr, false).is_object());
         }
     }

@@ -19,6 +19,7 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(SOURCE / "tools/report"))
 import builds  # noqa: E402
 import day_page  # noqa: E402
+import embedding  # noqa: E402
 import gpu_day  # noqa: E402
 import journal  # noqa: E402
 import load  # noqa: E402
@@ -61,6 +62,33 @@ class Translations(unittest.TestCase):
         self.assertIn("2 threads", text)
         self.assertIn("| Q8_0 : int8 * | 8 | 1 | 20.0 : 10.0 | 2.00 |", listed)
         self.assertIn("Q8_0, 8 texts, 1 beam", shown[0])
+
+
+class Embeddings(unittest.TestCase):
+    def test_turns_and_section(self):
+        asked = []
+
+        def of(seconds, vector):
+            def ask(texts):
+                asked.append(len(texts))
+                return seconds, vector
+            return ask, None
+
+        row = embedding.compared(3, of(0.8, [1.0, 0.0]), of(1.6, [2.0, 0.0]), 4, 16)  # two calls of ours in a turn, one of theirs
+        self.assertEqual(asked, [4] * (2 + 3 * 3))
+        self.assertEqual((row["texts_per_second"], row["peer_texts_per_second"], row["ratio"]), (5.0, 2.5, 2.0))
+        with self.assertRaises(SystemExit):
+            embedding.compared(1, of(1, [1.0, 0.0]), of(1, [0.9, 0.1]), 1, 16)
+        texts = embedding.texts_of(1, 3, 16)
+        self.assertEqual([len(text.split()) for text in texts], [14] * 3)
+        self.assertNotEqual(texts, embedding.texts_of(2, 3, 16))
+        report = {"processor": "X, 2 threads, AVX2", "turns": 3, "rows": [{**row, "texts": 4, "tokens": 16, "others": 0.5}]}
+        shown = []
+        title, text, listed = page.embedding_section(report, lambda svg, part="": shown.append(svg))
+        self.assertEqual(title, "Embeddings against sentence-transformers")
+        self.assertIn("2 threads", text)
+        self.assertIn("| 4 * | 16 | 5.00 : 2.50 | 2.00 |", listed)
+        self.assertIn("4 texts of 16 tokens", shown[0])
 
 
 class Clients(unittest.TestCase):

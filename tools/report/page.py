@@ -12,7 +12,7 @@ from plot import number
 
 DOCS = SOURCE / "docs"
 DATA = DOCS / "performance"
-SUBJECTS = ("ops", "peer_ops", "models", "serving", "translation", "guest", "builds")
+SUBJECTS = ("ops", "peer_ops", "models", "serving", "translation", "embedding", "guest", "builds")
 WEIGHTS = {"f32": "F32", "f16": "F16", "q8_0": "Q8_0", "q4_0": "Q4_0"}
 NAMES = {"masked_softmax": "softmax", "gated_activation": "SwiGLU", "rms_norm": "RMS norm", "layer_norm": "layer norm", "rope": "RoPE"}
 LIMITS = {"copy_bandwidth": "copies", "read_bandwidth": "reads", "peak_f32": "float32", "peak_f16": "float16", "peak_int_dot": "integer dot products",
@@ -222,6 +222,26 @@ def translation_section(report, picture):
     return "Translation against CTranslate2", wrapped(text), listed
 
 
+def embedding_section(report, picture):
+    rows = report["rows"]
+
+    def name(row):
+        return f"{row['texts']} text{'s' if row['texts'] > 1 else ''} of {row['tokens']} tokens"
+
+    def both(row):
+        return f"{number(row['texts_per_second'])} : {number(row['peer_texts_per_second'])}"
+
+    picture(plot.bars("Texts of a call: vkformer (blue) and sentence-transformers (grey)", "texts per second",
+                      [(name(row), [(row["texts_per_second"], 0), (row["peer_texts_per_second"], 3)], f"{both(row)}, {number(row['ratio'])} ×{star(row)}")
+                       for row in rows]))
+    listed = table(("texts of a call", "tokens of each", "texts per second, ours : sentence-transformers'", "ratio"),
+                   [(f"{row['texts']}{star(row)}", str(row["tokens"]), both(row), number(row["ratio"])) for row in rows])
+    text = f"""An encoder of all-MiniLM-L6-v2's shape (6 layers, width 384, feed-forward 1536, 12 heads) with random weights in float32, the same folder
+        for both, {report["processor"].split(" threads")[0].split(", ")[-1]} threads, one call after the other. Ours is `vkformer serve`, HTTP and JSON
+        included; sentence-transformers' `encode` is called in its own process. Medians of {report["turns"]} turns; the ratio is that within a turn."""
+    return "Embeddings against sentence-transformers", wrapped(text), listed
+
+
 def builds_section(report, picture):
     rows = [row for row in report["rows"] if len(row["before"]) > 0]
 
@@ -244,7 +264,7 @@ def builds_section(report, picture):
 
 
 SECTIONS = {"ops": ops_section, "peer_ops": peer_ops_section, "models": models_section, "guest": guest_section, "serving": serving_section,
-            "translation": translation_section, "builds": builds_section}
+            "translation": translation_section, "embedding": embedding_section, "builds": builds_section}
 
 
 def place_title(report):

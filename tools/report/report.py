@@ -7,6 +7,7 @@
 
     for t in f32 f16 q8_0 q4_0; do tools/report/random_model.py random-$t.gguf --weights $t; done    once: a model's files
     tools/report/random_translation.py opus --peer opus-ct2                                          once: those of an encoder–decoder
+    tools/report/random_encoder.py minilm                                                            once: those of a sentence encoder
 
     tools/report/report.py ops --place NAME     single ops against the limits of the device
     tools/report/report.py peer-ops --place NAME --folder sid --ggml-ops ggml_ops        and against llama.cpp's
@@ -14,6 +15,7 @@
     tools/report/report.py guest --place NAME    what a model costs the application that it is recorded into
     tools/report/report.py serving --place NAME --folder sid                             many clients of a server, in turns with llama.cpp's
     tools/report/report.py translation --place NAME --model opus --peer-model opus-ct2   translation, in turns with CTranslate2
+    tools/report/report.py embedding --place NAME --model minilm                         vectors of texts, in turns with sentence-transformers
     tools/report/report.py builds --place NAME --before ../older/build/release/vkformer  two builds, in turns
 
 Each of these writes docs/performance/NAME-SUBJECT.json. `--folder`: a Debian sid (tests/drivers/run.py --make sid), whose drivers are
@@ -27,6 +29,7 @@ import pathlib
 import sys
 
 import builds
+import embedding
 import measure
 import page
 import serving
@@ -81,6 +84,7 @@ def parse():
     texts.add_argument("--model", type=pathlib.Path, required=True, help="the folder of random_translation.py")
     texts.add_argument("--peer-model", type=pathlib.Path, required=True, help="the same, converted by CTranslate2")
     texts.add_argument("--turns", type=int, default=3, help="of each, of which the medians count; 3 if absent")
+    embedding.add_options(add_measuring(commands, "embedding", embedding.embedding, "a sentence encoder beside sentence-transformers"))
     turns = add_measuring(commands, "builds", builds.builds, "an older build of vkformer and this one, in turns")
     add_models(turns)
     turns.add_argument("--before", type=pathlib.Path, required=True, help="the older build's vkformer")
