@@ -228,7 +228,22 @@ void dequantize_q6_k(Bytes block, std::span<float> out) {
     }
 }
 
-// ---- from floats to blocks; `values` is one block, `block` all zeros
+// ---- from floats to blocks; `values` are of one block, `block` is all zeros
+
+/// Values, and how much the error of each counts.
+struct Weighted {
+    Floats values, importance;  // of as many, or of none: all alike
+
+    float weight(std::size_t i) const { return importance.empty() ? 1.0f : importance[i]; }
+    float operator[](std::size_t i) const { return values[i]; }
+    std::size_t size() const { return values.size(); }
+    /// A group that shares a scale; where none of it counts, all do.
+    Weighted group(std::size_t first, std::size_t count) const {
+        const Floats of_group = importance.empty() ? importance : importance.subspan(first, count);
+        const bool counts = std::ranges::any_of(of_group, [](float weight) { return weight > 0; });
+        return {values.subspan(first, count), counts ? of_group : Floats()};
+    }
+};
 
 /// value / scale as an integer from `lowest` to `highest`; the one nearest to 0 where the quotient is no number.
 int level(float value, float scale, int lowest, int highest) {
@@ -245,15 +260,16 @@ struct ScaleFit {
 };
 
 /// The scale that makes scale · quant(value, scale) nearest to the values, from `scale` on by least squares, quants and scale in turns.
-ScaleFit refined_scale(Floats values, float scale, auto&& quant) {
+ScaleFit refined_scale(Weighted values, float scale, auto&& quant) {
     ScaleFit best{.scale = scale};
     for (int round = 0; round <= kRefinements; ++round) {
         float error = 0, products = 0, squares = 0;
-        for (const float value : values) {
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            const float value = values[i], weight = values.weight(i);
             const auto q = static_cast<float>(quant(value, scale));
-            error += (scale * q - value) * (scale * q - value);
-            products += q * value;
-            squares += q * q;
+            error += weight * ((scale * q - value) * (scale * q - value));
+            products += weight * (q * value);
+            squares += weight * (q * q);
         }
         if (error < best.error) best = {.scale = scale, .error = error};
         if (squares == 0) break;
@@ -264,8 +280,8 @@ ScaleFit refined_scale(Floats values, float scale, auto&& quant) {
 
 /// The scale that makes scale · q nearest to the values, q = level(−levels … levels − 1): from the element of largest magnitude,
 /// which gets the level that has no positive twin, on.
-float fit_scale(Floats values, int levels) {
-    const float extreme = *std::ranges::max_element(values, {}, [](float value) { return std::abs(value); });
+float fit_scale(Weighted values, int levels) {
+    const float extreme = *std::ranges::max_element(values.values, {}, [](float value) { return std::abs(value); });
     const auto quant = [&](float value, float scale) { return level(value, scale, -levels, levels - 1); };
     return refined_scale(values, extreme / static_cast<float>(-levels), quant).scale;
 }
@@ -282,8 +298,8 @@ int table_index(float value, float scale) {
 }
 
 /// As fit_scale. The ends of the table differ, so the extreme is tried as either.
-float fit_table_scale(Floats values) {
-    const float extreme = *std::ranges::max_element(values, {}, [](float value) { return std::abs(value); });
+float fit_table_scale(Weighted values) {
+    const float extreme = *std::ranges::max_element(values.values, {}, [](float value) { return std::abs(value); });
     const auto quant = [](float value, float scale) {
         return static_cast<int>(kIq4Values[static_cast<std::size_t>(table_index(value, scale))]);
     };
@@ -301,22 +317,23 @@ enum class Minimum : std::uint8_t { any, not_negative };
 
 /// From the smallest and largest value (0 is always in range where the minimum may not be negative), then by least squares, q and
 /// the rest in turns.
-Affine fit_affine(Floats values, int levels, Minimum allowed) {
-    float lowest = std::ranges::min(values), highest = std::ranges::max(values);
+Affine fit_affine(Weighted values, int levels, Minimum allowed) {
+    float lowest = std::ranges::min(values.values), highest = std::ranges::max(values.values);
     if (allowed == Minimum::not_negative) lowest = std::min(0.0f, lowest), highest = std::max(0.0f, highest);
     Affine fit{.scale = (highest - lowest) / static_cast<float>(levels), .minimum = -lowest}, best = fit;
-    const auto count = static_cast<float>(values.size());
     float least = std::numeric_limits<float>::infinity();
     for (int round = 0; round <= kRefinements; ++round) {
-        float error = 0, sum = 0, quants = 0, squares = 0, products = 0;
-        for (const float value : values) {
+        float error = 0, count = 0, sum = 0, quants = 0, squares = 0, products = 0;
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            const float value = values[i], weight = values.weight(i);
             const auto q = static_cast<float>(level(value + fit.minimum, fit.scale, 0, levels));
             const float difference = fit.scale * q - fit.minimum - value;
-            error += difference * difference;
-            sum += value;
-            quants += q;
-            squares += q * q;
-            products += q * value;
+            error += weight * (difference * difference);
+            count += weight;
+            sum += weight * value;
+            quants += weight * q;
+            squares += weight * (q * q);
+            products += weight * (q * value);
         }
         if (error < least) least = error, best = fit;
         const float determinant = count * squares - quants * quants;
@@ -333,8 +350,8 @@ float largest_magnitude(Floats values) {
     return std::abs(*std::ranges::max_element(values, {}, [](float value) { return std::abs(value); }));
 }
 
-void quantize_q8_0(Floats values, std::span<std::byte> block) {
-    const float d = rounded_to_half(largest_magnitude(values) / 127);
+void quantize_q8_0(Weighted values, std::span<std::byte> block) {
+    const float d = rounded_to_half(largest_magnitude(values.values) / 127);
     put_half(block, Q8_0::d, d);
     for (std::size_t i = 0; i < values.size(); ++i)
         block[Q8_0::quants + i] = static_cast<std::byte>(level(values[i], d, -127, 127));
@@ -350,16 +367,16 @@ int mxfp4_index(float value, float scale) {
 }
 
 /// The power of two below the largest value, or the next, where that errs less: the former cuts off what is above 3/4 of the range.
-void quantize_mxfp4(Floats values, std::span<std::byte> block) {
+void quantize_mxfp4(Weighted values, std::span<std::byte> block) {
     int above = 0;  // the largest value is less than 2^above
-    std::frexp(largest_magnitude(values), &above);
+    std::frexp(largest_magnitude(values.values), &above);
     const auto exponent = [&](int i) { return static_cast<std::uint32_t>(std::clamp(above + 124 + i, 0, 254)); };
     const auto error = [&](float scale) {
         float sum = 0;
-        for (const float value : values) {
-            const auto index = static_cast<std::size_t>(mxfp4_index(value, scale));
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            const auto index = static_cast<std::size_t>(mxfp4_index(values[i], scale));
             const float found = scale * static_cast<float>(kMxfp4Values[index] - kMxfp4Values[0]);
-            sum += (found - value) * (found - value);
+            sum += values.weight(i) * ((found - values[i]) * (found - values[i]));
         }
         return sum;
     };
@@ -369,7 +386,7 @@ void quantize_mxfp4(Floats values, std::span<std::byte> block) {
         put_nibble(block, kMxfp4Format.nibbles(), kNibblePair, i, mxfp4_index(values[i], power_of(best)));
 }
 
-void quantize_nibbles(const NibbleFormat& format, Floats values, std::span<std::byte> block) {
+void quantize_nibbles(const NibbleFormat& format, Weighted values, std::span<std::byte> block) {
     if (format.has_exponent) return quantize_mxfp4(values, block);
     const int levels = format.levels();
     Affine fit;
@@ -396,10 +413,10 @@ float extreme_of(Floats scales) {
     return *std::ranges::max_element(scales, {}, [](float scale) { return std::abs(scale); });
 }
 
-void quantize_iq4_xs(Floats values, std::span<std::byte> block) {
+void quantize_iq4_xs(Weighted values, std::span<std::byte> block) {
     std::array<float, kGroups> fits;
     for (std::size_t group = 0; group < kGroups; ++group)
-        fits[group] = fit_table_scale(values.subspan(group * kGroup, kGroup));
+        fits[group] = fit_table_scale(values.group(group * kGroup, kGroup));
     const float d = rounded_to_half(extreme_of(fits) / -32);
     put_half(block, Iq4_XS::d, d);
     for (std::size_t group = 0; group < kGroups; ++group) {
@@ -411,12 +428,12 @@ void quantize_iq4_xs(Floats values, std::span<std::byte> block) {
     }
 }
 
-void quantize_q2_k(Floats values, std::span<std::byte> block) {
+void quantize_q2_k(Weighted values, std::span<std::byte> block) {
     constexpr int kLevels = 3, kScaleLevels = 15;
     std::array<Affine, kSmallGroups> fits;
     Affine largest;
     for (std::size_t group = 0; group < kSmallGroups; ++group) {
-        fits[group] = fit_affine(values.subspan(group * kSmallGroup, kSmallGroup), kLevels, Minimum::not_negative);
+        fits[group] = fit_affine(values.group(group * kSmallGroup, kSmallGroup), kLevels, Minimum::not_negative);
         largest.scale = std::max(largest.scale, fits[group].scale);
         largest.minimum = std::max(largest.minimum, fits[group].minimum);
     }
@@ -433,10 +450,10 @@ void quantize_q2_k(Floats values, std::span<std::byte> block) {
     }
 }
 
-void quantize_q3_k(Floats values, std::span<std::byte> block) {
+void quantize_q3_k(Weighted values, std::span<std::byte> block) {
     std::array<float, kSmallGroups> fits;
     for (std::size_t group = 0; group < kSmallGroups; ++group)
-        fits[group] = fit_scale(values.subspan(group * kSmallGroup, kSmallGroup), 4);
+        fits[group] = fit_scale(values.group(group * kSmallGroup, kSmallGroup), 4);
     const float d = rounded_to_half(extreme_of(fits) / -32);
     put_half(block, Q3_K::d, d);
     for (std::size_t group = 0; group < kSmallGroups; ++group) {
@@ -454,11 +471,11 @@ void quantize_q3_k(Floats values, std::span<std::byte> block) {
 
 /// q4_k and q5_k; `put_quant(i, q)` stores q of element i.
 template <class Layout>
-void quantize_with_minimum(Floats values, std::span<std::byte> block, auto&& put_quant) {
+void quantize_with_minimum(Weighted values, std::span<std::byte> block, auto&& put_quant) {
     std::array<Affine, kGroups> fits;
     Affine largest;
     for (std::size_t group = 0; group < kGroups; ++group) {
-        fits[group] = fit_affine(values.subspan(group * kGroup, kGroup), Layout::levels, Minimum::not_negative);
+        fits[group] = fit_affine(values.group(group * kGroup, kGroup), Layout::levels, Minimum::not_negative);
         largest.scale = std::max(largest.scale, fits[group].scale);
         largest.minimum = std::max(largest.minimum, fits[group].minimum);
     }
@@ -474,22 +491,22 @@ void quantize_with_minimum(Floats values, std::span<std::byte> block, auto&& put
     }
 }
 
-void quantize_q4_k(Floats values, std::span<std::byte> block) {
+void quantize_q4_k(Weighted values, std::span<std::byte> block) {
     quantize_with_minimum<Q4_K>(
         values, block, [&](std::size_t i, int quant) { put_nibble(block, Q4_K::nibbles, Q4_K::pair, i, quant); });
 }
 
-void quantize_q5_k(Floats values, std::span<std::byte> block) {
+void quantize_q5_k(Weighted values, std::span<std::byte> block) {
     quantize_with_minimum<Q5_K>(values, block, [&](std::size_t i, int quant) {
         put_nibble(block, Q5_K::nibbles, Q5_K::pair, i, quant);
         put_bits(block, Q5_K::fifth_bits + i % kGroup, quant >> 4, static_cast<std::uint32_t>(i / kGroup));
     });
 }
 
-void quantize_q6_k(Floats values, std::span<std::byte> block) {
+void quantize_q6_k(Weighted values, std::span<std::byte> block) {
     std::array<float, kSmallGroups> fits;
     for (std::size_t group = 0; group < kSmallGroups; ++group)
-        fits[group] = fit_scale(values.subspan(group * kSmallGroup, kSmallGroup), 32);
+        fits[group] = fit_scale(values.group(group * kSmallGroup, kSmallGroup), 32);
     const float d = rounded_to_half(extreme_of(fits) / -128);
     put_half(block, Q6_K::d, d);
     for (std::size_t group = 0; group < kSmallGroups; ++group) {
@@ -539,15 +556,16 @@ void dequantize(DType dtype, Bytes blocks, std::span<float> out) {
     }
 }
 
-void quantize(DType dtype, Floats values, std::span<std::byte> blocks) {
+void quantize(DType dtype, Floats values, std::span<std::byte> blocks, Floats importance) {
     assert(is_quantized(dtype) && blocks.size() == bytes_of(dtype, values.size()));
+    assert(importance.empty() || importance.size() == values.size());
     const std::size_t elements = block_elements(dtype), bytes = block_bytes(dtype);
     std::ranges::fill(blocks, std::byte{0});
     const auto each_block = [&](auto&& quantize_block) {
         for (std::size_t i = 0; i < values.size() / elements; ++i) {
-            const Floats of_block = values.subspan(i * elements, elements);
+            const Weighted of_block = Weighted{values, importance}.group(i * elements, elements);
             const std::span<std::byte> block = blocks.subspan(i * bytes, bytes);
-            if (std::ranges::all_of(of_block, [](float value) { return std::isfinite(value); }))
+            if (std::ranges::all_of(of_block.values, [](float value) { return std::isfinite(value); }))
                 quantize_block(of_block, block);
             else if (dtype == DType::mxfp4)
                 std::ranges::fill(block, std::byte{0xFF}), std::ranges::fill(block.subspan(1), std::byte{0x77});
@@ -557,7 +575,7 @@ void quantize(DType dtype, Floats values, std::span<std::byte> blocks) {
     };
     if (const auto format = nibble_format(dtype))
         return each_block(
-            [&](Floats of_block, std::span<std::byte> block) { quantize_nibbles(*format, of_block, block); });
+            [&](Weighted of_block, std::span<std::byte> block) { quantize_nibbles(*format, of_block, block); });
     switch (dtype) {
     case DType::q8_0: return each_block(quantize_q8_0);
     case DType::iq4_xs: return each_block(quantize_iq4_xs);

@@ -100,8 +100,11 @@ void dequantize(DType dtype, std::span<const std::byte> blocks, std::span<float>
 /// Whole blocks from `values`: q is rounded to nearest, the scales come from the extreme values and are refined by least squares
 /// (but in q8_0).
 /// A block with a value that is not finite gets scales that are not finite: it stays visible.
-/// Requirements as for dequantize.
-void quantize(DType dtype, std::span<const float> values, std::span<std::byte> blocks);
+/// `importance`: how much the squared error of each value counts, finite and not negative; empty, or all 0 in a group of values that share
+/// a scale: alike. Nothing changes by it in q8_0.
+/// Requirements as for dequantize; importance.size() is values.size() or 0.
+void quantize(DType dtype, std::span<const float> values, std::span<std::byte> blocks,
+              std::span<const float> importance = {});
 
 /// `data` in the format `dtype`, for Graph::weight. Errors: UnsupportedDtype (`data` holds no floats, `dtype` is no block format),
 /// InvalidArgument (the rows are no multiple of the block, or the bytes do not fit the shape).

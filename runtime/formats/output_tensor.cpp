@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <cstring>
 
 #include "core/block_format.hpp"
@@ -32,13 +33,13 @@ void store(std::span<const float> values, std::span<std::byte> out, Round round)
     }
 }
 
-void encode(DType dtype, std::span<const float> values, std::span<std::byte> out) {
+void encode(DType dtype, std::span<const float> values, std::span<std::byte> out, std::span<const float> importance) {
     switch (dtype) {
     case DType::f64: return store<double>(values, out, [](float value) { return static_cast<double>(value); });
     case DType::f32: return store<float>(values, out, [](float value) { return value; });
     case DType::f16: return store<std::uint16_t>(values, out, float_to_half);
     case DType::bf16: return store<std::uint16_t>(values, out, float_to_bfloat);
-    default: return quantize(dtype, values, out);
+    default: return quantize(dtype, values, out, importance);
     }
 }
 
@@ -66,8 +67,37 @@ bool stays_as_it_is(const OutputTensor& tensor) {
     return tensor.dtype == tensor.source.dtype && tensor.row_order.empty() && tensor.column_order.empty();
 }
 
-OutputTensor part_of(const OutputTensor& tensor, const TensorData& part) {
-    return {.name = tensor.name, .dtype = tensor.dtype, .source = part};
+/// How many matrices have an importance of their own; 0: it does not fit. Requires that there is one.
+std::uint64_t weighted_matrices(const OutputTensor& tensor) {
+    const Shape& shape = tensor.source.shape;
+    if (shape.rank() < 2) return 0;
+    if (tensor.importance->size() == shape.back()) return 1;
+    return shape.rank() == 3 && tensor.importance->size() == shape[0] * shape.back() ? shape[0] : 0;
+}
+
+/// Of `rows` rows from `first` on, one behind the other; none where there is none.
+std::vector<float> importance_of(const OutputTensor& tensor, std::uint64_t first, std::uint64_t rows) {
+    std::vector<float> importance;
+    if (!tensor.importance) return importance;
+    const Rows all(tensor.source.shape);
+    const std::uint64_t rows_of_each = all.count / weighted_matrices(tensor);
+    for (std::uint64_t row = first; row < first + rows; ++row) {
+        const auto begin = tensor.importance->begin() + static_cast<std::ptrdiff_t>(row / rows_of_each * all.elements);
+        importance.insert(importance.end(), begin, begin + static_cast<std::ptrdiff_t>(all.elements));
+    }
+    return importance;
+}
+
+/// Of a stack's matrix, with what counts for it.
+OutputTensor part_of(const OutputTensor& tensor, std::size_t index) {
+    OutputTensor part = {.name = tensor.name, .dtype = tensor.dtype, .source = tensor.parts[index]};
+    part.importance = tensor.importance;
+    if (tensor.importance && weighted_matrices(tensor) > 1) {
+        const auto size = static_cast<std::ptrdiff_t>(tensor.source.shape.back());
+        const auto begin = tensor.importance->begin() + static_cast<std::ptrdiff_t>(index) * size;
+        part.importance = std::make_shared<const std::vector<float>>(begin, begin + size);
+    }
+    return part;
 }
 
 }  // namespace
@@ -78,12 +108,20 @@ Result<void> check_output(const OutputTensor& tensor) {
     };
     const Shape& shape = tensor.source.shape;
     const auto count = shape.checked_element_count();
+    if (tensor.importance) {
+        const std::uint64_t matrices = weighted_matrices(tensor);
+        if (matrices == 0 || (!tensor.parts.empty() && matrices > 1 && matrices != tensor.parts.size()))
+            return invalid("the importance of " + std::to_string(tensor.importance->size()) +
+                           " elements does not fit the shape " + to_string(shape));
+        if (!std::ranges::all_of(*tensor.importance, [](float weight) { return std::isfinite(weight) && weight >= 0; }))
+            return invalid("an importance is negative or not finite");
+    }
     if (!tensor.parts.empty()) {
         if (!tensor.row_order.empty() || !tensor.column_order.empty()) return invalid("parts in another order");
         std::uint64_t elements = 0;
-        for (const TensorData& part : tensor.parts) {
-            VKFORMER_CHECK(check_output(part_of(tensor, part)));
-            elements += part.shape.element_count();
+        for (std::size_t i = 0; i < tensor.parts.size(); ++i) {
+            VKFORMER_CHECK(check_output(part_of(tensor, i)));
+            elements += tensor.parts[i].shape.element_count();
         }
         return count == elements ? Result<void>() : invalid("its parts do not fit the shape " + to_string(shape));
     }
@@ -117,7 +155,7 @@ Result<void> check_output(const OutputTensor& tensor) {
 Result<void> each_piece(const OutputTensor& tensor,
                         const std::function<Result<void>(std::span<const std::byte>)>& write) {
     constexpr std::uint64_t kPieceElements = 1 << 20;
-    for (const TensorData& part : tensor.parts) VKFORMER_CHECK(each_piece(part_of(tensor, part), write));
+    for (std::size_t i = 0; i < tensor.parts.size(); ++i) VKFORMER_CHECK(each_piece(part_of(tensor, i), write));
     if (!tensor.parts.empty()) return {};
     if (stays_as_it_is(tensor)) {
         for (auto rest = tensor.source.bytes; !rest.empty();) {
@@ -137,7 +175,7 @@ Result<void> each_piece(const OutputTensor& tensor,
         values.resize(rows * all.elements);
         encoded.resize(bytes_of(tensor.dtype, values.size()));
         VKFORMER_CHECK(read_rows(tensor, first, rows, values));
-        encode(tensor.dtype, values, encoded);
+        encode(tensor.dtype, values, encoded, importance_of(tensor, first, rows));
         VKFORMER_CHECK(write(encoded));
     }
     return {};

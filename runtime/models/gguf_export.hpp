@@ -9,6 +9,7 @@
 #include "core/dtype.hpp"
 #include "formats/gguf.hpp"
 #include "formats/gguf_writer.hpp"
+#include "formats/importance.hpp"
 #include "formats/output_tensor.hpp"
 #include "vkformer/result.hpp"
 
@@ -32,6 +33,10 @@ Result<GgufContents> requantized(const formats::Gguf& file, DType dtype);
 /// of load_decoder, open_weights and load_tokenizer; UnsupportedConfig (an architecture, an option, a tensor or a tokenizer that has no
 /// place in the format, by name).
 Result<GgufContents> exported_to_gguf(const std::filesystem::path& folder, DType dtype);
+
+/// Rounds matrices in blocks of less than eight bits so that their products err least on the text that the importance is of. Notes say which
+/// have none, and count alike everywhere. Errors: InvalidArgument (of another model: none of its matrices is there, or one has other inputs).
+Result<void> weigh(GgufContents& contents, const formats::Importance& importance);
 
 /// The weights of a folder, which all that read folders take (formats::kBlockFile), matrices at `dtype`, a block format: tensors keep
 /// their names, shapes and order, and what is no matrix of a product or a table of tokens its dtype. Of less than eight bits the tables

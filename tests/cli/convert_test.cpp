@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// vkformer inspect and convert.
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -10,6 +11,7 @@
 #include "cli/run_program.hpp"
 #include "core/block_format.hpp"
 #include "formats/gguf.hpp"
+#include "formats/gguf_writer.hpp"
 #include "formats/safetensors.hpp"
 #include "support/files.hpp"
 #include "support/gguf_bytes.hpp"
@@ -117,6 +119,61 @@ TEST_CASE("convert writes other dtypes", "[cli][gguf]") {
     refuses("convert --dtype f16 /nonexistent " + quoted(folder / "y"), "/nonexistent");
     refuses("convert --dtype f16 " + quoted(types) + " " + quoted(types), "the same");
     refuses("convert " + quoted(types) + " " + quoted(folder / "y.gguf"), "--dtype");
+}
+
+TEST_CASE("convert rounds by an importance matrix", "[cli][gguf]") {
+    const TemporaryFolder folder;
+    const fs::path model = folder / "model.gguf", importance = folder / "imatrix.dat";
+    const auto values = std::make_shared<std::vector<float>>(64 * 32);
+    for (std::size_t i = 0; i < values->size(); ++i) (*values)[i] = std::sin(static_cast<float>(i * i));
+    const auto tensor = [&](const char* name) {
+        return formats::OutputTensor{
+            .name = name,
+            .dtype = DType::f32,
+            .source = {
+                .dtype = DType::f32, .shape = {64, 32}, .bytes = std::as_bytes(std::span(*values)), .owner = values}};
+    };
+    REQUIRE(formats::write_gguf(model, {}, std::vector{tensor("a.weight"), tensor("b.weight")}));
+    const auto write_importance = [&](const std::string& name, float of_rest) {
+        std::ofstream file(importance, std::ios::binary);
+        const auto put = [&](auto value) { file.write(reinterpret_cast<const char*>(&value), sizeof value); };
+        put(std::int32_t{1});
+        put(static_cast<std::int32_t>(name.size()));
+        file << name;
+        put(std::int32_t{1});
+        put(std::int32_t{32});
+        put(100.0f);  // the first input is much larger than the others
+        for (int i = 1; i < 32; ++i) put(of_rest);
+    };
+    write_importance("a.weight", 0.01f);
+    const std::string convert = "convert --dtype q4_0 " + quoted(model) + " ";
+    const Outcome made = run(convert + quoted(folder / "weighed.gguf") + " --imatrix " + quoted(importance));
+    CHECK(made.exit_code == 0);
+    CHECK_THAT(made.err, ContainsSubstring("no importance of the inputs of b.weight"));
+    CHECK(run(convert + quoted(folder / "alike.gguf")).exit_code == 0);
+    const auto weighed = formats::Gguf::open(folder / "weighed.gguf"), alike = formats::Gguf::open(folder / "alike.gguf");
+    REQUIRE((weighed && alike));
+    const auto bytes_of = [](const formats::Gguf& file, const char* name) {
+        const auto bytes = file.weights().find(name)->bytes;
+        return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    };
+    CHECK(bytes_of(*weighed, "a.weight") != bytes_of(*alike, "a.weight"));
+    CHECK(bytes_of(*weighed, "b.weight") == bytes_of(*alike, "b.weight"));
+
+    const auto by_importance = [&](const std::string& arguments) {
+        return "convert " + arguments + " --imatrix " + quoted(importance);
+    };
+    const std::string to_file = quoted(model) + " " + quoted(folder / "y.gguf");
+    refuses(by_importance("--dtype f16 " + to_file), "--imatrix is for block formats");
+    refuses(by_importance("--dtype q4_0 " + quoted(goldens_dir() / "marian") + " " + quoted(folder / "y")), "--imatrix");
+    refuses(by_importance("--dtype q8_0 " + to_file), "not needed");
+    write_importance("c.weight", 1);
+    refuses(by_importance("--dtype q4_0 " + to_file), "another model");
+    write_importance("a.weight", -1);
+    refuses(by_importance("--dtype q4_0 " + to_file), "no means of squares");
+    fs::remove(importance);
+    refuses(by_importance("--dtype q4_0 " + to_file), "imatrix.dat");
+    CHECK_FALSE(fs::exists(folder / "y.gguf"));
 }
 
 TEST_CASE("convert reads and writes every block format", "[cli][gguf][quantized]") {

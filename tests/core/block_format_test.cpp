@@ -104,6 +104,43 @@ TEST_CASE("the error of a format is that of its bits", "[core][quantized]") {
     CHECK(error > bound / 2);
 }
 
+TEST_CASE("what counts more is nearer", "[core][quantized]") {
+    const std::vector<float> values = normal_values(256 * 40);
+    std::mt19937 random(2);
+    std::vector<float> importance(values.size());
+    for (float& weight : importance) weight = std::exp(2 * std::normal_distribution<float>()(random));
+    const auto blocks_of = [&](DType format, const std::vector<float>& weights) {
+        std::vector<std::byte> blocks(bytes_of(format, values.size()));
+        quantize(format, values, blocks, weights);
+        return blocks;
+    };
+    const auto error_of = [&](DType format, const std::vector<std::byte>& blocks) {
+        const std::vector<float> found = dequantized(format, blocks, values.size());
+        double error = 0;
+        for (std::size_t i = 0; i < values.size(); ++i)
+            error += double(importance[i]) * (found[i] - values[i]) * (found[i] - values[i]);
+        return error;
+    };
+    for (const DType format : kBlockFormats) {
+        CAPTURE(to_string(format));
+        const auto alike = blocks_of(format, {}), weighed = blocks_of(format, importance);
+        for (const float same : {1.0f, 4.0f, 0.0f})  // a factor that all have changes nothing
+            CHECK(blocks_of(format, std::vector<float>(values.size(), same)) == alike);
+        if (format == DType::q8_0) {
+            CHECK(weighed == alike);
+            continue;
+        }
+        CHECK(error_of(format, weighed) < (format == DType::mxfp4 ? 0.99 : 0.93) * error_of(format, alike));
+    }
+    // A group in which nothing counts is as one in which all do.
+    for (std::size_t i = 0; i < 256; ++i) importance[i] = 0;
+    for (const DType format : kBlockFormats) {
+        const auto bytes = static_cast<std::ptrdiff_t>(bytes_of(format, 256));
+        const auto alike = blocks_of(format, {}), weighed = blocks_of(format, importance);
+        CHECK(std::equal(alike.begin(), alike.begin() + bytes, weighed.begin()));
+    }
+}
+
 TEST_CASE("no element is off by more than a step", "[core][quantized]") {
     // uniform in ±1: a step is 1 / 127, 1 / 8, 2 / 15, … of the range (of iq4_nl and iq4_xs the longest one); half of it is what rounding takes, the rest
     // what rounding the scales moves the ends of the range, and values that the last level cuts off (+1 in q4_0: a whole step,

@@ -173,6 +173,69 @@ TEST_CASE("gguf writer: columns in another order, and tensors of parts", "[forma
     CHECK(std::ranges::equal(stored.subspan(third), quantized(other, DType::q8_0).value().bytes));
 }
 
+TEST_CASE("gguf writer: blocks by what counts in each row and matrix", "[formats][gguf]") {
+    const auto weights = [](std::size_t count, unsigned seed) {
+        std::mt19937 random(seed);
+        std::vector<float> all(count);
+        for (float& weight : all) weight = std::exp(2 * std::normal_distribution<float>()(random));
+        return std::make_shared<const std::vector<float>>(std::move(all));
+    };
+    const auto blocks_of = [](const TensorData& data, const std::vector<float>& importance) {  // [rows, 256]
+        std::vector<float> values(data.shape.element_count()), each;
+        REQUIRE(convert(data.dtype, data.bytes, 0, values));
+        while (each.size() < values.size()) each.insert(each.end(), importance.begin(), importance.end());
+        std::string blocks(bytes_of(DType::q4_k, values.size()), '\0');
+        quantize(DType::q4_k, values, std::as_writable_bytes(std::span(blocks)), each);
+        return blocks;
+    };
+    const auto written = [](const OutputTensor& tensor) {
+        std::string all;
+        REQUIRE(check_output(tensor));
+        REQUIRE(each_piece(tensor, [&](std::span<const std::byte> piece) -> Result<void> {
+            all.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+            return {};
+        }));
+        return all;
+    };
+    // More rows than a piece has.
+    const TensorData rows = floats({5000, 256}, 1);
+    const auto of_row = weights(256, 2);
+    CHECK(written({.name = "a", .dtype = DType::q4_k, .source = rows, .importance = of_row}) ==
+          blocks_of(rows, *of_row));
+    // Each matrix of a stack has its own, whether it lies in one piece or in parts.
+    const TensorData first = floats({3, 256}, 3), second = floats({3, 256}, 4);
+    const auto of_each = weights(512, 5);
+    const std::string wanted = blocks_of(first, std::vector<float>(of_each->begin(), of_each->begin() + 256)) +
+                               blocks_of(second, std::vector<float>(of_each->begin() + 256, of_each->end()));
+    OutputTensor parts = {.name = "b",
+                          .dtype = DType::q4_k,
+                          .source = {.dtype = DType::f32, .shape = {2, 3, 256}, .bytes = {}, .owner = {}}};
+    parts.importance = of_each;
+    parts.parts = {first, second};
+    CHECK(written(parts) == wanted);
+    auto both = std::make_shared<std::vector<std::byte>>(first.bytes.begin(), first.bytes.end());
+    both->insert(both->end(), second.bytes.begin(), second.bytes.end());
+    const TensorData stack = {.dtype = DType::f32, .shape = {2, 3, 256}, .bytes = *both, .owner = both};
+    CHECK(written({.name = "c", .dtype = DType::q4_k, .source = stack, .importance = of_each}) == wanted);
+    // One for all matrices.
+    parts.importance = of_row;
+    CHECK(written(parts) == blocks_of(first, *of_row) + blocks_of(second, *of_row));
+
+    const auto refused = [&](std::shared_ptr<const std::vector<float>> importance, const TensorData& data) {
+        const auto checked =
+            check_output({.name = "d", .dtype = DType::q4_k, .source = data, .importance = std::move(importance)});
+        REQUIRE_FALSE(checked);
+        return checked.error().message;
+    };
+    CHECK_THAT(refused(weights(255, 1), rows), ContainsSubstring("255 elements does not fit the shape"));
+    CHECK_THAT(refused(weights(512, 1), rows), ContainsSubstring("does not fit"));
+    CHECK_THAT(refused(weights(768, 1), stack), ContainsSubstring("does not fit"));
+    CHECK_THAT(refused(weights(256, 1), floats({256}, 1)), ContainsSubstring("does not fit"));
+    for (const float bad : {-1.0f, NAN, INFINITY})
+        CHECK_THAT(refused(std::make_shared<const std::vector<float>>(256, bad), rows),
+                   ContainsSubstring("negative or not finite"));
+}
+
 TEST_CASE("gguf writer: refuses what could not be read", "[formats][gguf]") {
     const OutputTensor good{.name = "a", .dtype = DType::f32, .source = floats({2, 32}, 1)};
     const auto changed = [&](auto change) {

@@ -31,6 +31,7 @@ using formats::OutputTensor;
 struct ConvertCommand {
     std::string source, destination;
     std::string dtype;
+    std::string importance;  // a path; empty: none
     bool quiet = false;
 };
 
@@ -61,6 +62,15 @@ Result<void> write(const ConvertCommand& command, const fs::path& path, const mo
     auto written = formats::write_gguf(path, contents.metadata, contents.tensors, progress(path.string()));
     show_progress("");
     return written;
+}
+
+/// Where an importance matrix was named, blocks are made by it.
+Result<void> write_weighed(const ConvertCommand& command, models::GgufContents contents) {
+    if (!command.importance.empty()) {
+        VKFORMER_TRY(const auto importance, formats::read_importance(utf8_path(command.importance)));
+        VKFORMER_CHECK(models::weigh(contents, importance));
+    }
+    return write(command, utf8_path(command.destination), contents);
 }
 
 // ---- safetensors
@@ -222,22 +232,25 @@ Result<int> run(const ConvertCommand& command) {
     if (!is_one_file && is_within(utf8_path(command.destination), source))
         return Error{ErrorCode::InvalidArgument, "the destination is in the source's folder: name one elsewhere"};
     const bool to_gguf = command.destination.ends_with(".gguf");
+    if (!command.importance.empty() && (!to_gguf || !is_quantized(dtype_of(command.dtype))))
+        return Error{ErrorCode::InvalidArgument,
+                     "--imatrix is for block formats in a .gguf file: name such a destination, and --dtype q4_k, say"};
     const bool is_folder = fs::is_directory(source, ignored);
     if (!is_folder && !command.source.ends_with(".safetensors")) {
         if (!to_gguf)
             return Error{ErrorCode::InvalidArgument,
                          "a GGUF file becomes another GGUF file: name one that ends in .gguf"};
         VKFORMER_TRY(const auto file, formats::Gguf::open(source));
-        VKFORMER_TRY(const auto contents, models::requantized(file, dtype_of(command.dtype)));
-        VKFORMER_CHECK(write(command, utf8_path(command.destination), contents));
+        VKFORMER_TRY(auto contents, models::requantized(file, dtype_of(command.dtype)));
+        VKFORMER_CHECK(write_weighed(command, std::move(contents)));
         return kOk;
     }
     if (!to_gguf) return to_safetensors(command, source);
     if (!is_folder)
         return Error{ErrorCode::InvalidArgument,
                      "a GGUF file needs the configuration and the tokenizer: name the model's folder"};
-    VKFORMER_TRY(const auto contents, models::exported_to_gguf(source, dtype_of(command.dtype)));
-    VKFORMER_CHECK(write(command, utf8_path(command.destination), contents));
+    VKFORMER_TRY(auto contents, models::exported_to_gguf(source, dtype_of(command.dtype)));
+    VKFORMER_CHECK(write_weighed(command, std::move(contents)));
     return kOk;
 }
 
@@ -259,11 +272,15 @@ void add_convert(CLI::App& app, Action& action) {
                      "What matrices are stored as; in block formats, vectors and norms stay what they are")
         ->check(CLI::IsMember(names))
         ->required();
+    command->add_option("--imatrix", options->importance,
+                        "llama.cpp's importance matrix of the model (GGUF, or the older form): products err least on what "
+                        "it was made of")
+        ->type_name("FILE");
     command->add_flag("-q,--quiet", options->quiet, "Do not say on standard error what is stored otherwise");
     command->footer(
         "Examples:\n"
         "  vkformer convert ./smollm2 smollm2-q8_0.gguf --dtype q8_0\n"
-        "  vkformer convert smollm2-f16.gguf smollm2-q4_k.gguf --dtype q4_k\n"
+        "  vkformer convert smollm2-f16.gguf smollm2-q4_k.gguf --dtype q4_k --imatrix smollm2.imatrix.gguf\n"
         "  vkformer convert ./opus-mt-en-de ./opus-mt-en-de-q8_0 --dtype q8_0\n"
         "  vkformer convert ./smollm2 ./smollm2-f16 --dtype f16");
     command->callback([&action, options] { action = [options] { return run(*options); }; });
