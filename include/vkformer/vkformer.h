@@ -13,8 +13,8 @@
  *   library refuses members that it does not know, unless they are zero. Structs are read during the call; nothing
  *   keeps a pointer into them.
  * - Threads. A handle is used by one thread at a time; distinct handles by distinct threads at will, also those of one
- *   vkf_device. A vkf_device itself and a vkf_model may be used by several threads at once, but for destroying,
- *   evicting and trimming them. Functions that touch the caller's queue say so; they take the caller's lock around
+ *   vkf_device. A vkf_device itself, a vkf_model, a vkf_constraint and a vkf_engine may be used by several threads at
+ *   once, but for destroying, evicting and trimming them. Functions that touch the caller's queue say so; they take the caller's lock around
  *   vkQueueSubmit alone.
  * - Lifetimes. The caller's instance, device and callbacks outlive the vkf_device; a vkf_device may be destroyed
  *   before what was made from it, it then goes with the last of them. What the GPU still executes must not be
@@ -62,6 +62,7 @@ typedef enum vkf_result {
     /** a model gave NaN for the next token: its sequence is done, with the tokens before. Every function that hears of a
      * session's slices may say so, once for a sequence */
     VKF_ERROR_NOT_A_NUMBER = -16,
+    VKF_ERROR_CANCELLED = -17, /**< the engine that had the request was destroyed */
     VKF_RESULT_MAX_ENUM = 0x7FFFFFFF
 } vkf_result;
 
@@ -967,6 +968,344 @@ VKFORMER_API vkf_result vkf_session_evict(vkf_session* session, uint64_t* freed)
  * anew. Tickets go on rising.
  */
 VKFORMER_API vkf_result vkf_session_reload(vkf_session* session, vkf_progress_function progress, void* progress_user);
+
+/* ---- Constraints: what a generated text has to be --------------------------------------------------------------- */
+
+/**
+ * A rule that every text generated under it fulfils, whatever the model would rather write. It never changes, may be
+ * used by several threads and requests at once, and may be destroyed as soon as the requests with it are submitted.
+ */
+typedef struct vkf_constraint vkf_constraint;
+
+/*
+ * The texts that a constraint is made of are zero-terminated UTF-8, read during the call, which takes bounded time and
+ * memory whatever they are. Thread-safe. Errors of all four: VKF_ERROR_INVALID_ARGUMENT, whose message says what is
+ * wrong, too large or not supported, and where; VKF_ERROR_OUT_OF_HOST_MEMORY.
+ */
+/**
+ * A JSON value that the schema accepts, of draft 2020-12 or an older one: type, enum, const, properties, required,
+ * additionalProperties, minProperties, maxProperties, items, prefixItems, minItems, maxItems, minLength, maxLength,
+ * pattern, format, minimum, maximum, exclusiveMinimum, exclusiveMaximum, anyOf, oneOf of what excludes each other,
+ * allOf, $ref within the schema, recursion included. A keyword that would change what is valid and is none of these is
+ * refused by name. Members come in the schema's order; those that it does not name come only where it says
+ * additionalProperties or names none at all.
+ */
+VKFORMER_API vkf_result vkf_constraint_json_schema(const char* schema, vkf_constraint** constraint);
+/** Any JSON object. */
+VKFORMER_API vkf_result vkf_constraint_json(vkf_constraint** constraint);
+/**
+ * A text that the expression matches as a whole: literals, classes, groups, alternatives, repetitions, in the syntax
+ * that JavaScript and Python have in common. Refused are look-around, references to groups, word boundaries and
+ * properties of characters.
+ */
+VKFORMER_API vkf_result vkf_constraint_regex(const char* expression, vkf_constraint** constraint);
+/** One of the texts, none of which is empty. */
+VKFORMER_API vkf_result vkf_constraint_choice(uint32_t count, const char* const* texts, vkf_constraint** constraint);
+/** Null is allowed. */
+VKFORMER_API void vkf_constraint_destroy(vkf_constraint* constraint);
+
+/* ---- The engine: texts for many requests at once ---------------------------------------------------------------- */
+
+/**
+ * A decoder-only language model on a device of its own, with a thread that runs it: requests join and leave a running
+ * batch at every step (continuous batching). What it has is the engine's alone: it takes no vkf_device and no vkf_model.
+ * All functions of an engine but vkf_engine_destroy may be called from several threads at once, callbacks included.
+ */
+typedef struct vkf_engine vkf_engine;
+
+/** A low-rank adapter (LoRA): a folder of PEFT's for a model in a folder, a GGUF file for one in a GGUF file. */
+typedef struct vkf_adapter {
+    const char* name; /**< by which requests ask for it; each has another */
+    const char* path;
+} vkf_adapter;
+
+typedef struct vkf_engine_options {
+    uint32_t struct_size;
+    /**
+     * a Vulkan device by index, UUID or part of its name; VKF_DEVICE_CPU; "auto" or null: a GPU, else whichever of the
+     * processor and a Vulkan device that is a CPU was measured faster for this model
+     */
+    const char* device;
+    uint32_t sequences; /**< that are decoded together at most, 1 to 64 */
+    uint32_t context;   /**< tokens of a sequence at most, prompt included; 0: the model's, at most 4096 */
+    /**
+     * tokens whose keys and values are kept in all, a beginning that sequences have in common once; rounded up to whole
+     * pages of 64, at least `context`. 0: as many as `sequences` of the whole context have, at most 32768, but at least
+     * one of these
+     */
+    uint64_t cache_tokens;
+    uint32_t prompt_chunk; /**< tokens of prompts that are read between two steps at most, 16 to 4096 */
+    uint32_t queue;        /**< requests that wait at most; a further one is not taken */
+    /**
+     * > 0: so many tokens of a sequence at most, 64 at most, are guessed from what its prompt and answer have said
+     * before, and checked together; texts stay what they are, but for rounding where two tokens tie. 0: none
+     */
+    uint32_t prompt_lookup;
+    vkf_dtype dtype;           /**< of activations, and of caches but for cache_q8_0: VKF_F32 or VKF_F16 */
+    VkBool32 weights_as_filed; /**< quantised and 16-bit weights stay what they are */
+    VkBool32 cache_q8_0;       /**< as vkf_session_info::cache_q8_0 */
+    VkBool32 plain_shaders;    /**< the plain variant of every op; nothing is measured */
+    uint32_t adapter_count;
+    const vkf_adapter* adapters; /**< loaded beside the weights; each request says which of them count */
+    /** variants that come before what was measured, at most one for an op; not for the processor */
+    const vkf_variant* named_variants;
+    uint32_t named_variant_count;
+    /**
+     * told by the thread that loads, and by the engine's, what is being done; null: all done. It must not call vkformer,
+     * and is called as long as the engine lives. Null: nothing is told
+     */
+    void (*on_progress)(void* user, const char* message);
+    void* user; /**< for on_progress */
+} vkf_engine_options;
+#define VKF_ENGINE_OPTIONS_INIT                                                                                       \
+    {                                                                                                                 \
+        sizeof(vkf_engine_options), NULL, 8, 0, 0, 256, 1024, 0, VKF_F32, VK_TRUE, VK_FALSE, VK_FALSE, 0, NULL, NULL, \
+            0, NULL, NULL                                                                                             \
+    }
+
+/**
+ * `path`: a Hugging Face folder, or a GGUF file. `options` may be null. May take seconds; may run on any thread. Weights
+ * and caches go to the device with the first request. Errors: those of vkf_model_load_adapted and vkf_device_create;
+ * VKF_ERROR_INVALID_ARGUMENT (a number out of its range, a context beyond the model's, two adapters of one name),
+ * VKF_ERROR_UNSUPPORTED_CONFIG (the model's generation_config.json asks for what looks back at a sequence).
+ */
+VKFORMER_API vkf_result vkf_engine_load(const char* path, const vkf_engine_options* options, vkf_engine** engine);
+/**
+ * Ends what runs and waits, by on_end with VKF_ERROR_CANCELLED, and then the engine's thread. Meanwhile nothing else
+ * may be called of the engine, by callbacks neither; itself it is not called by them. Null is allowed.
+ */
+VKFORMER_API void vkf_engine_destroy(vkf_engine* engine);
+
+typedef struct vkf_engine_properties {
+    uint32_t struct_size;
+    uint32_t context;           /**< tokens of a sequence at most, prompt included */
+    VkBool32 has_tokenizer;     /**< else requests have tokens alone: no texts, no stop texts, no constraints */
+    VkBool32 has_chat_template; /**< conversations can be put into words */
+} vkf_engine_properties;
+#define VKF_ENGINE_PROPERTIES_INIT \
+    { sizeof(vkf_engine_properties), 0, VK_FALSE, VK_FALSE }
+VKFORMER_API vkf_result vkf_engine_query(const vkf_engine* engine, vkf_engine_properties* properties);
+/** Name, type and driver of its device, UTF-8. Valid as long as the engine. Empty for a null engine. */
+VKFORMER_API const char* vkf_engine_device(const vkf_engine* engine);
+/** The chat template that the model carries, UTF-8; empty where there is none. Valid as long as the engine. */
+VKFORMER_API const char* vkf_engine_chat_template(const vkf_engine* engine);
+/** As vkf_model_note. Valid as long as the engine. */
+VKFORMER_API const char* vkf_engine_note(const vkf_engine* engine, uint32_t index);
+
+/**
+ * Text (UTF-8, `text_bytes` long) → token ids, as vkf_model_tokenize. Errors: VKF_ERROR_INVALID_ARGUMENT (not UTF-8),
+ * VKF_ERROR_FILE_NOT_FOUND (the model has no tokenizer).
+ */
+VKFORMER_API vkf_result vkf_engine_tokenize(const vkf_engine* engine, const char* text, size_t text_bytes, size_t* count,
+                                            int32_t* tokens);
+/** A message of a conversation. Texts are zero-terminated UTF-8. */
+typedef struct vkf_message {
+    const char* role; /**< "system", "user", "assistant", …: what the model's template knows */
+    const char* content;
+    const char* further; /**< what else the template knows of a message, as a JSON object; null: nothing */
+} vkf_message;
+typedef struct vkf_chat_options {
+    uint32_t struct_size;
+    VkBool32 continues_last;   /**< the last message is the beginning of the answer, which goes on from there */
+    const char* variables;     /**< what else the template knows, as a JSON object: {"tools": […]}; null: nothing */
+    const char* answer_prefix; /**< what the answer begins with; not with continues_last. Null: nothing */
+} vkf_chat_options;
+#define VKF_CHAT_OPTIONS_INIT \
+    { sizeof(vkf_chat_options), VK_FALSE, NULL, NULL }
+/**
+ * A conversation, put into words by the chat template that the model carries, → token ids; sizes as in
+ * vkf_model_tokenize. Special tokens that a message spells out are read as such. `options` may be null. Errors:
+ * VKF_ERROR_INVALID_ARGUMENT (a null or a text that is not UTF-8, JSON that is no object, the template refuses the
+ * conversation), VKF_ERROR_FILE_NOT_FOUND (the model has no template), VKF_ERROR_CORRUPT_FILE and
+ * VKF_ERROR_UNSUPPORTED_CONFIG (of the template).
+ */
+VKFORMER_API vkf_result vkf_engine_tokenize_chat(const vkf_engine* engine, uint32_t message_count,
+                                                 const vkf_message* messages, const vkf_chat_options* options,
+                                                 size_t* count, int32_t* tokens);
+/**
+ * Token ids → text; sizes as for vkf_model_label. Errors: VKF_ERROR_INVALID_ARGUMENT (a token that the tokenizer does not
+ * know), VKF_ERROR_FILE_NOT_FOUND.
+ */
+VKFORMER_API vkf_result vkf_engine_detokenize(const vkf_engine* engine, const int32_t* tokens, size_t count,
+                                              size_t* bytes, char* text);
+/**
+ * What the token adds to a text: whole characters or some of their bytes; a special token as it is spelled. Empty for one
+ * that the tokenizer does not know. Sizes as for vkf_model_label.
+ */
+VKFORMER_API vkf_result vkf_engine_token_bytes(const vkf_engine* engine, int32_t token, size_t* bytes, char* text);
+
+/** The natural logarithm of a token's probability, of the model's logits before all rules of choosing. */
+typedef struct vkf_token_log_prob {
+    int32_t token;
+    float log_prob;
+} vkf_token_log_prob;
+/** Of one step. */
+typedef struct vkf_step_log_probs {
+    vkf_token_log_prob chosen;           /**< the token that was generated, or the prompt's, likely or not */
+    const vkf_token_log_prob* likeliest; /**< in falling order, of equal ones the lower token first */
+    uint32_t likeliest_count;
+} vkf_step_log_probs;
+
+/** Why a generation ended. */
+typedef enum vkf_finish {
+    VKF_FINISH_END_TOKEN = 0, /**< the model said so, or the constraint's text is whole */
+    VKF_FINISH_STOP_STRING = 1, /**< one of vkf_engine_request::stops */
+    VKF_FINISH_LENGTH = 2,    /**< vkf_engine_request::max_tokens */
+    VKF_FINISH_CONTEXT = 3,   /**< the context is full */
+    VKF_FINISH_CALLER = 4,    /**< on_text said so, or vkf_engine_cancel */
+    VKF_FINISH_MAX_ENUM = 0x7FFFFFFF
+} vkf_finish;
+/** The name: "end_token", "stop_string", "length", "context", "caller". Never null. Thread-safe. */
+VKFORMER_API const char* vkf_finish_string(vkf_finish finish);
+
+/** What came of a request. Made by vkformer; struct_size says which members it has. */
+typedef struct vkf_generation {
+    uint32_t struct_size;
+    vkf_finish finish;
+    const char* text; /**< UTF-8, zero-terminated, what follows the prompt; empty without a tokenizer */
+    size_t text_bytes;
+    const int32_t* tokens; /**< generated ones, the end token included */
+    size_t token_count;
+    const vkf_step_log_probs* log_probs; /**< of each of `tokens`; null where the request did not ask */
+    uint32_t prompt_tokens;
+    uint32_t reused_tokens; /**< of the prompt: they were in the cache */
+} vkf_generation;
+
+/** How the next token is chosen. Penalties come first, then the rules in the order of the members. */
+typedef struct vkf_sampling {
+    uint32_t struct_size;
+    float temperature;        /**< logits are divided by it, 1e-4 to 1e4; 0: the likeliest token, always */
+    uint32_t top_k;           /**< only the k likeliest; 0: all */
+    float top_p;              /**< only the likeliest that make up this share of the probability; 1: all */
+    float min_p;              /**< only those at least this share as probable as the likeliest; 0: all */
+    float repetition_penalty; /**< as of vkf_session_info, > 0; 1: none */
+    float presence_penalty;   /**< taken off the logits of tokens in the answer */
+    float frequency_penalty;  /**< taken off likewise, for each time that they are in it */
+    uint32_t bias_count;
+    const vkf_token_bias* biases; /**< added to a token's logit, before all else; −INFINITY forbids it */
+} vkf_sampling;
+#define VKF_SAMPLING_INIT \
+    { sizeof(vkf_sampling), 0.0f, 0, 1.0f, 0.0f, 1.0f, 0.0f, 0.0f, 0, NULL }
+
+/** How much an adapter of the engine counts, -1000 to 1000; 1: as it was trained. */
+typedef struct vkf_adapter_scale {
+    const char* name;
+    float scale;
+} vkf_adapter_scale;
+
+/**
+ * What is asked of an engine. Callbacks are called on the engine's thread, which waits for them; null ones are not called.
+ * What they are handed is valid during the call. They must not throw, and not call vkf_engine_wait or vkf_engine_destroy.
+ */
+typedef struct vkf_engine_request {
+    uint32_t struct_size;
+    uint32_t max_tokens; /**< to generate at most; 0: what the model's files say, else until the model ends or the context is full */
+    const int32_t* prompt; /**< as vkf_engine_tokenize or vkf_engine_tokenize_chat gives it */
+    size_t prompt_count;
+    /** to generate before an end token is chosen. 0: what the model's files say, VKF_NO_RULE: any. Not with a constraint */
+    uint32_t min_tokens;
+    uint32_t stop_count;
+    const char* const* stops; /**< texts that end it, not part of its text. None: what the model's files say */
+    const vkf_sampling* sampling; /**< null: what the model's files say, else the likeliest token */
+    uint64_t seed;
+    VkBool32 ignore_end;    /**< the model's end token ends nothing; not with a constraint */
+    VkBool32 shows_special; /**< the text has special tokens, too, but for the end token */
+    /**
+     * What the text has to be; null: anything. It ends where it is whole and nothing may follow, or where the model ends
+     * it and it is whole; only a limit or a stop text cuts it.
+     */
+    const vkf_constraint* constraint;
+    const vkf_adapter_scale* adapters; /**< those that count; none: the model alone */
+    uint32_t adapter_count;
+    VkBool32 log_probs; /**< how likely the model found each token that was generated */
+    uint32_t likeliest; /**< with it so many of the likeliest tokens in its place, 0 to 20 */
+    /** the same for the prompt's tokens but the first. All of the prompt is then computed, whatever of it is in the cache */
+    VkBool32 prompt_log_probs;
+    uint32_t prompt_likeliest;
+    VkBool32 is_prompt_alone; /**< with prompt_log_probs and without a constraint: nothing is generated */
+    void* user;               /**< for the callbacks */
+    /**
+     * Told what can be printed after each token: whole characters, which no later token changes, `bytes` of them and a
+     * zero; may be empty. What was held back until the end comes once more, with token -1. VK_FALSE ends the generation.
+     */
+    VkBool32 (*on_text)(void* user, const char* text, size_t bytes, int32_t token);
+    /** Told of each token before on_text is, with log_probs. */
+    void (*on_log_probs)(void* user, const vkf_step_log_probs* step);
+    /** Told once before any token, with prompt_log_probs: of each token of the prompt but the first. */
+    void (*on_prompt)(void* user, size_t count, const vkf_step_log_probs* steps);
+    /**
+     * Told once, last of all: VKF_SUCCESS and the generation, or null and what went wrong (VKF_ERROR_CANCELLED: the engine
+     * is destroyed; VKF_ERROR_NOT_A_NUMBER; errors of the device), for which vkf_error_message() has words.
+     */
+    void (*on_end)(void* user, vkf_result result, const vkf_generation* generation);
+} vkf_engine_request;
+#define VKF_ENGINE_REQUEST_INIT                                                                                      \
+    {                                                                                                                \
+        sizeof(vkf_engine_request), 0, NULL, 0, 0, 0, NULL, NULL, 0, VK_FALSE, VK_FALSE, NULL, NULL, 0, VK_FALSE, 0, \
+            VK_FALSE, 0, VK_FALSE, NULL, NULL, NULL, NULL, NULL                                                      \
+    }
+
+/**
+ * Puts a request behind those that wait; does not wait itself. Its answer is that of the same request alone, whatever runs
+ * beside it, but for the rounding of other variants. *id, which may be null, is for vkf_engine_cancel and
+ * vkf_engine_wait, and never 0; callbacks may come before the call returns. VKF_NOT_READY where the queue is full: the
+ * request was not taken, and its callbacks are not called, nor after an error. Errors: VKF_ERROR_INVALID_ARGUMENT (no
+ * prompt, one longer than the context, an unknown token or adapter, a number out of its range, a text that is not UTF-8,
+ * what excludes each other), VKF_ERROR_FILE_NOT_FOUND (stop texts or a constraint, and no tokenizer),
+ * VKF_ERROR_UNSUPPORTED_CONFIG (a tokenizer whose texts cannot be constrained), that of vkf_engine_failure.
+ */
+VKFORMER_API vkf_result vkf_engine_submit(vkf_engine* engine, const vkf_engine_request* request, uint64_t* id);
+/**
+ * The request ends before the next step, with VKF_FINISH_CALLER and what there is of it. One that is not known, or has
+ * ended, is passed over.
+ */
+VKFORMER_API vkf_result vkf_engine_cancel(vkf_engine* engine, uint64_t id);
+/**
+ * Waits until on_end of the request has returned; `id` 0: until there is no request left. With a time-out of 0 it only
+ * looks. VKF_SUCCESS (also where the id is not known), VKF_NOT_READY (0) or VKF_TIMEOUT. Errors:
+ * VKF_ERROR_INVALID_ARGUMENT (called by a callback of the engine, which it would wait for).
+ */
+VKFORMER_API vkf_result vkf_engine_wait(vkf_engine* engine, uint64_t id, uint64_t timeout_ns);
+/**
+ * VKF_SUCCESS while the engine works; else the error, of the device or of too little memory, that ended it: every request
+ * that it had has ended with it, no further one is taken, and another engine has to be loaded. It is there before the
+ * first request is told.
+ */
+VKFORMER_API vkf_result vkf_engine_failure(const vkf_engine* engine);
+
+/** Counts are since the engine was loaded. */
+typedef struct vkf_engine_stats {
+    uint32_t struct_size;
+    uint64_t requests;        /**< that were taken */
+    uint64_t finished;        /**< that came to an end, cancelled and failed ones included */
+    uint64_t prompt_tokens;   /**< computed */
+    uint64_t reused_tokens;   /**< of prompts, found in the cache */
+    uint64_t tokens;          /**< generated */
+    uint64_t steps;           /**< each a token for every sequence in it, and the right guesses */
+    uint64_t guessed_tokens;  /**< checked in all */
+    uint64_t accepted_tokens; /**< the right ones of them */
+    uint64_t preempted;       /**< times that a sequence gave its pages to others and was read again later */
+    uint32_t running;         /**< sequences now */
+    uint32_t waiting;         /**< requests now */
+    uint32_t pages;           /**< of 64 tokens, in all */
+    uint32_t used_pages;      /**< of running sequences */
+    uint32_t kept_pages;      /**< kept for later ones */
+} vkf_engine_stats;
+#define VKF_ENGINE_STATS_INIT \
+    { sizeof(vkf_engine_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+VKFORMER_API vkf_result vkf_engine_query_stats(const vkf_engine* engine, vkf_engine_stats* stats);
+
+/** Bytes, now. Weights and caches are made by the first request. */
+typedef struct vkf_engine_memory {
+    uint32_t struct_size;
+    uint64_t weights; /**< copied to the device, or read where the host has them */
+    uint64_t caches;  /**< keys and values, and what else stays from step to step */
+    uint64_t other;   /**< activations, copies under way; not counted on the processor */
+    uint64_t budget;  /**< what all three may come to, by VK_EXT_memory_budget; 0: none known */
+} vkf_engine_memory;
+#define VKF_ENGINE_MEMORY_INIT \
+    { sizeof(vkf_engine_memory), 0, 0, 0, 0 }
+VKFORMER_API vkf_result vkf_engine_query_memory(const vkf_engine* engine, vkf_engine_memory* memory);
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "api/c/common.hpp"
 
-#include <cstdio>
+#include "text/unicode.hpp"
 
 namespace vkformer::c {
 namespace {
@@ -30,7 +30,7 @@ vkf_result code_of(ErrorCode code) noexcept {
     case ErrorCode::DeviceLost: return VKF_ERROR_DEVICE_LOST;
     case ErrorCode::Vulkan: return VKF_ERROR_VULKAN;
     case ErrorCode::NotANumber: return VKF_ERROR_NOT_A_NUMBER;
-    case ErrorCode::Cancelled: break;  // nothing in the C interface asks whether to stop
+    case ErrorCode::Cancelled: return VKF_ERROR_CANCELLED;
     }
     return VKF_ERROR_UNKNOWN;
 }
@@ -61,6 +61,85 @@ vkf_result fail(const Error& error) noexcept {
 vkf_result invalid(const char* message) noexcept {
     remember(message, VK_SUCCESS);
     return VKF_ERROR_INVALID_ARGUMENT;
+}
+
+vkf_result fail_by_exception() noexcept {
+    try {
+        throw;
+    } catch (const std::bad_alloc&) {
+        return fail({ErrorCode::OutOfHostMemory, {}});
+    } catch (const std::exception& e) {
+        remember(e.what(), VK_SUCCESS);
+    } catch (...) {
+        remember(vkf_result_string(VKF_ERROR_UNKNOWN), VK_SUCCESS);
+    }
+    return VKF_ERROR_UNKNOWN;
+}
+
+namespace {
+
+/// What the caller's struct says of itself.
+struct GivenSize {
+    explicit GivenSize(const void* given) noexcept { std::memcpy(&bytes, given, sizeof(bytes)); }
+
+    /// No version has one that is larger.
+    bool is_one() const noexcept { return bytes >= sizeof(bytes) && bytes <= 4096; }
+    std::string refusal(const char* name) const {
+        return std::string(name) + "::struct_size is " + std::to_string(bytes) + "; begin with the _INIT macro";
+    }
+
+    std::uint32_t bytes = 0;
+};
+
+}  // namespace
+
+Result<void> read_members(const void* given, void* defaults, std::size_t size, const char* name) {
+    if (!given) return {};
+    const GivenSize own(given);
+    if (!own.is_one()) return Error{ErrorCode::InvalidArgument, own.refusal(name)};
+    const std::size_t known = std::min<std::size_t>(own.bytes, size);
+    const auto unknown = std::span(static_cast<const std::byte*>(given), own.bytes).subspan(known);
+    if (std::ranges::any_of(unknown, [](std::byte b) { return b != std::byte{0}; }))
+        return Error{ErrorCode::InvalidArgument,
+                     std::string(name) + " has members that this version of vkformer does not know"};
+    std::memcpy(defaults, given, known);
+    return {};
+}
+
+vkf_result write_members(void* target, const void* value, std::size_t size, const char* name) {
+    if (!target) return invalid((std::string(name) + " is null").c_str());
+    const GivenSize own(target);
+    if (!own.is_one()) return invalid(own.refusal(name).c_str());
+    const std::size_t known = std::min<std::size_t>(own.bytes, size) - sizeof(own.bytes);
+    std::memcpy(static_cast<std::byte*>(target) + sizeof(own.bytes),
+                static_cast<const std::byte*>(value) + sizeof(own.bytes), known);
+    return VKF_SUCCESS;
+}
+
+void Arguments::refuse(std::string_view name, std::string_view why) {
+    if (refused_.empty()) refused_.append(name).append(why);
+}
+
+std::string Arguments::text(const char* text, std::string_view name) {
+    if (!text || !text::is_utf8(text)) {
+        refuse(name, text ? " is not UTF-8" : " is null");
+        return {};
+    }
+    return text;
+}
+
+std::string Arguments::optional_text(const char* text, std::string_view name) {
+    return this->text(text ? text : "", name);
+}
+
+std::size_t Arguments::nothing(std::size_t count, std::string_view name) {
+    if (count > 0) refuse(name, " is null, and its count is not 0");
+    return 0;
+}
+
+Result<void> Arguments::check() const {
+    if (refused_.empty()) return {};
+    return Error{ErrorCode::InvalidArgument, refused_};
 }
 
 vkf_result write_text(std::string_view text, std::size_t* bytes, char* target) {
@@ -103,6 +182,7 @@ const char* vkf_result_string(vkf_result result) {
     case VKF_ERROR_NOT_A_NUMBER: return "VKF_ERROR_NOT_A_NUMBER";
     case VKF_ERROR_VULKAN: return "VKF_ERROR_VULKAN";
     case VKF_ERROR_UNKNOWN: return "VKF_ERROR_UNKNOWN";
+    case VKF_ERROR_CANCELLED: return "VKF_ERROR_CANCELLED";
     case VKF_RESULT_MAX_ENUM: break;
     }
     return "VKF_RESULT_?";

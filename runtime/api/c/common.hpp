@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <exception>
-#include <new>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,6 +18,9 @@ namespace vkformer::c {
 vkf_result fail(const Error& error) noexcept;
 vkf_result invalid(const char* message) noexcept;
 
+/// What the exception that is being handled says.
+vkf_result fail_by_exception() noexcept;
+
 /// Runs the body of a C function, a Result<void> or vkf_result, and lets no exception out.
 vkf_result guarded(auto&& body) noexcept {
     try {
@@ -28,44 +29,54 @@ vkf_result guarded(auto&& body) noexcept {
             return result;
         else
             return result ? VKF_SUCCESS : fail(result.error());
-    } catch (const std::bad_alloc&) {
-        return fail({ErrorCode::OutOfHostMemory, {}});
-    } catch (const std::exception& e) {
-        fail({ErrorCode::Vulkan, e.what()});
-        return VKF_ERROR_UNKNOWN;
+    } catch (...) {
+        return fail_by_exception();
     }
 }
+
+/// The structs of the interface begin with `std::uint32_t struct_size`; these two know no more of them.
+/// Copies the caller's struct, which may be null, over `defaults`. Errors: as of read_struct.
+Result<void> read_members(const void* given, void* defaults, std::size_t size, const char* name);
+/// Copies `value` to the caller's struct as far as that reaches, but for its size.
+vkf_result write_members(void* target, const void* value, std::size_t size, const char* name);
 
 /// The caller's struct as this library knows it: members behind `struct_size` keep their defaults. Errors: InvalidArgument (a size
 /// that no version has, or members that this library does not know and that are not zero).
 template <class T>
 Result<T> read_struct(const T* given, const T& defaults, const char* name) {
-    if (!given) return defaults;
-    const std::size_t size = given->struct_size;
-    if (size < sizeof(given->struct_size))
-        return Error{ErrorCode::InvalidArgument,
-                     std::string(name) + "::struct_size is " + std::to_string(size) + "; begin with the _INIT macro"};
-    const std::span bytes(reinterpret_cast<const std::byte*>(given), size);
-    const auto unknown = bytes.subspan(std::min(size, sizeof(T)));
-    if (std::ranges::any_of(unknown, [](std::byte b) { return b != std::byte{0}; }))
-        return Error{ErrorCode::InvalidArgument,
-                     std::string(name) + " has members that this version of vkformer does not know"};
     T result = defaults;
-    std::memcpy(&result, given, std::min(size, sizeof(T)));
+    if (auto read = read_members(given, &result, sizeof(T), name); !read) return std::move(read).failure();
     return result;
 }
 
 /// Fills the caller's struct as far as it knows its members.
 template <class T>
-vkf_result write_struct(T* target, T value, const char* name) {
-    if (!target) return invalid((std::string(name) + " is null").c_str());
-    const std::size_t size = target->struct_size;
-    if (size < sizeof(target->struct_size))
-        return invalid((std::string(name) + "::struct_size is not set; begin with the _INIT macro").c_str());
-    value.struct_size = static_cast<std::uint32_t>(size);
-    std::memcpy(target, &value, std::min(size, sizeof(T)));
-    return VKF_SUCCESS;
+vkf_result write_struct(T* target, const T& value, const char* name) {
+    return write_members(target, &value, sizeof(T), name);
 }
+
+/// Reads what callers point to. What cannot be read is empty, and the first of it the error of all.
+class Arguments {
+public:
+    /// A zero-terminated text: not null, and UTF-8.
+    std::string text(const char* text, std::string_view name);
+    /// The same, or null, which is empty.
+    std::string optional_text(const char* text, std::string_view name);
+    /// An array: null only where it has no elements.
+    template <class T>
+    std::span<const T> array(const T* elements, std::size_t count, std::string_view name) {
+        return {elements, elements ? count : nothing(count, name)};
+    }
+    void refuse(std::string_view name, std::string_view why);
+
+    /// InvalidArgument, which says what is wrong with which.
+    Result<void> check() const;
+
+private:
+    std::size_t nothing(std::size_t count, std::string_view name);
+
+    std::string refused_;  // empty: nothing was
+};
 
 /// Arrays that the caller sizes: `count` is the capacity before and the number of elements after.
 template <class Count, class T>
