@@ -43,9 +43,9 @@ Result<void> BatchScript::take_row(std::size_t row, const Job& job, Records& rec
             is_right = i < running.guess.size() && running.tokens.back() == running.guess[i];
         }
         running.guess.clear();
-        drop_pages_ahead(running);
+        pages_.drop_behind(running.pages, running.cached + 1);  // what only wrong guesses needed
     }
-    keep_full_pages(running);
+    leave_full_pages(running);
     return {};
 }
 
@@ -83,12 +83,6 @@ Result<void> BatchScript::take_token(const LogProbPlace& place, Records& records
     else if (running.cached == options_.context)
         running.finish = FinishReason::context;
     return {};
-}
-
-/// Gives pages back that only wrong guesses needed.
-void BatchScript::drop_pages_ahead(Running& sequence) {
-    const std::size_t needed = graph::page_count(sequence.cached + 1);
-    for (; sequence.pages.size() > needed; sequence.pages.pop_back()) pool_.give_back(sequence.pages.back());
 }
 
 void BatchScript::took(const Job&, double seconds, double) { job_seconds_ = seconds; }

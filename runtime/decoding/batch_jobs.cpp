@@ -45,6 +45,8 @@ Result<std::optional<Job>> BatchScript::next(std::uint32_t most) {
     job_seconds_.reset();
     const bool has_read = std::ranges::any_of(running_, [](const auto& s) { return s->is_read(); });
     was_chunk_ = has_unread() && !(was_chunk_ && has_read);  // one after the other where there are both
+    if (was_chunk_) find_chunk_pages();
+    was_chunk_ = was_chunk_ && has_unread();
     if (was_chunk_) {
         VKFORMER_TRY(Job job, chunk_job());
         return std::optional(std::move(job));
@@ -108,7 +110,7 @@ void BatchScript::place_chunk(std::span<Running* const> sequences, const BatchCh
     }
     job.writes.push_back({graph.tokens, std::move(tokens)});
     job.writes.push_back({graph.starts, std::move(starts)});
-    job.writes.push_back({graph.pages, table(kind.rows)});
+    for (std::size_t k = 0; k < graph.pages.size(); ++k) job.writes.push_back({graph.pages[k], table(k, kind.rows)});
     if (graph.adapters) job.writes.push_back({graph.adapters, adapter_words(kind.rows)});
     if (!graph.slots) return;
     job.writes.push_back({graph.counts, std::move(counts)});
@@ -154,13 +156,14 @@ Result<Job> BatchScript::score_job(std::vector<Running*> unread) {
     return job;
 }
 
-/// The pages of what is placed; page 0 behind those, and of rows that have no sequence.
-std::vector<std::int32_t> BatchScript::table(std::uint32_t rows) const {
+/// The pages of what is placed; page 0 before and behind those, and of rows that have no sequence.
+std::vector<std::int32_t> BatchScript::table(std::size_t kind, std::uint32_t rows) const {
     const auto width = static_cast<std::size_t>(graph::page_count(options_.context));
     std::vector<std::int32_t> table(rows * width, 0);
-    for (std::size_t r = 0; r < placed_.size(); ++r)
-        for (std::size_t i = 0; i < placed_[r].sequence->pages.size(); ++i)
-            table[r * width + i] = int_of(placed_[r].sequence->pages[i]);
+    for (std::size_t r = 0; r < placed_.size(); ++r) {
+        const std::vector<std::uint32_t>& pages = placed_[r].sequence->pages.held[kind].pages;
+        std::ranges::transform(pages, table.begin() + static_cast<std::ptrdiff_t>(r * width), int_of);
+    }
     return table;
 }
 
@@ -245,12 +248,9 @@ void BatchScript::place_step() {
         Running& sequence = *running;
         if (!sequence.is_read()) continue;
         // Free ones: what is kept of beginnings does not give way to guesses.
-        const auto is_missing = [&] {
-            const std::size_t pages = graph::page_count(sequence.cached + 1 + sequence.guess.size());
-            return pages > sequence.pages.size() + pool_.free();
-        };
-        while (!sequence.guess.empty() && is_missing()) sequence.guess.pop_back();
-        if (!sequence.guess.empty()) have_pages(sequence, sequence.cached + 1 + sequence.guess.size());
+        const auto tokens = [&] { return sequence.cached + 1 + sequence.guess.size(); };
+        while (!sequence.guess.empty() && !pages_.are_free(sequence.pages, tokens())) sequence.guess.pop_back();
+        if (!sequence.guess.empty()) pages_.have(sequence.pages, tokens());
         for (std::size_t ahead = 0; ahead <= sequence.guess.size(); ++ahead) placed_.push_back({&sequence, 0, ahead});
     }
 }
@@ -267,7 +267,7 @@ Result<std::optional<Job>> BatchScript::step_job(std::uint32_t most) {
     for (std::size_t i = 0; i < running_.size();) {
         Running& sequence = *running_[i];
         const std::size_t tokens = std::min<std::size_t>(sequence.cached + runs, options_.context);
-        if (sequence.is_read() && !have_pages(sequence, tokens)) {
+        if (sequence.is_read() && !pages_.have(sequence.pages, tokens)) {
             if (runs > 1)
                 runs = 1;  // what one step needs of all comes before what several need of some
             else
@@ -293,7 +293,6 @@ Result<std::optional<Job>> BatchScript::step_job(std::uint32_t most) {
                .runs = static_cast<std::uint32_t>(runs)};
     std::vector<Id> ids;
     for (const Placed& placed : placed_) ids.push_back(placed.sequence->id);
-    std::vector<std::int32_t> pages = table(kind.rows);
     was_written_ = written_ != made || written_ids_ != ids || has_guesses;
     if (was_written_) {
         first_positions_.clear();
@@ -302,12 +301,14 @@ Result<std::optional<Job>> BatchScript::step_job(std::uint32_t most) {
         handed_steps_ = 0;
         written_ = made;
         written_ids_ = std::move(ids);
-        written_table_.clear();
+        written_tables_.assign(made->graph.pages.size(), {});
         written_slots_.clear();
     }
-    if (pages != written_table_) {
-        job.writes.push_back({made->graph.pages, pages});
-        written_table_ = std::move(pages);
+    for (std::size_t k = 0; k < written_tables_.size(); ++k) {
+        std::vector<std::int32_t> pages = table(k, kind.rows);
+        if (pages == written_tables_[k]) continue;
+        job.writes.push_back({made->graph.pages[k], pages});
+        written_tables_[k] = std::move(pages);
     }
     if (std::vector<std::int32_t> own = slots(kind.rows); made->graph.slots && own != written_slots_) {
         job.writes.push_back({made->graph.slots, own});

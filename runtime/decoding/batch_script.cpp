@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <ranges>
 #include <string>
 
 #include "core/try.hpp"
@@ -17,6 +16,10 @@ namespace {
 constexpr std::uint32_t kPageLen = graph::kPageLen;
 
 std::size_t pages_of(std::size_t tokens) { return static_cast<std::size_t>(graph::page_count(tokens)); }
+
+std::uint32_t most_pages(std::uint32_t window, std::uint32_t chunk) {
+    return static_cast<std::uint32_t>(PageKind{.window = window}.most(std::max(chunk, 1u)));
+}
 
 /// What the ops say of a sequence's rules, which a step's graph has as tensors that no builder looks into.
 Result<void> check_choice(const BatchSequence& asked, std::uint64_t vocab) {
@@ -60,14 +63,33 @@ Result<BatchOptions> checked_batch_options(const models::Decoder& model, const B
     chosen.context = session.context;
     chosen.chunk = session.chunk;
     if (model.config().keeps_states()) chosen.guesses = 0;
+    // Pages of one sequence at most: of layers without a window, and of those with one.
+    const std::uint32_t window = model.config().largest_window();
+    const auto whole = static_cast<std::uint32_t>(pages_of(chosen.context));
+    const std::uint32_t some = window == 0 ? whole : std::min(whole, most_pages(window, chosen.chunk));
+    const std::uint32_t needed = model.config().has_full_attention() ? whole : some;
     if (chosen.pages == 0) {
         constexpr std::uint64_t kUsualTokens = 32768;
         const std::uint64_t context = chosen.context, all = std::min(context * chosen.rows, kUsualTokens);
-        chosen.pages = static_cast<std::uint32_t>(pages_of(std::max(context, all))) + 1;
+        chosen.pages = std::max(needed, static_cast<std::uint32_t>(pages_of(all))) + 1;
     }
-    if (chosen.pages < pages_of(chosen.context) + 1)
-        return invalid("the cache holds " + std::to_string((std::max(chosen.pages, 1u) - 1) * kPageLen) +
-                       " tokens, fewer than the context of " + std::to_string(chosen.context));
+    if (chosen.pages < needed + 1) {
+        const std::string held =
+            "the cache holds " + std::to_string((std::max(chosen.pages, 1u) - 1) * kPageLen) + " tokens, fewer than ";
+        if (needed == whole) return invalid(held + "the context of " + std::to_string(chosen.context));
+        return invalid(held + "the " + std::to_string(needed * kPageLen) + " that the window of " +
+                       std::to_string(window) + " and a chunk of " + std::to_string(chosen.chunk) + " take in pages");
+    }
+    if (needed == some) {
+        chosen.window_pages = 0;
+    } else if (chosen.window_pages == 0) {
+        // As many again for beginnings that are kept; no use where the others are no more.
+        const std::uint32_t usual = 2 * chosen.rows * some + 1;
+        if (usual < chosen.pages) chosen.window_pages = usual;
+    } else if (chosen.window_pages < some + 1) {
+        return invalid("layers with a window of " + std::to_string(window) + " have " +
+                       std::to_string(chosen.window_pages - 1) + " pages, a sequence takes " + std::to_string(some));
+    }
     return chosen;
 }
 
@@ -78,7 +100,7 @@ BatchScript::BatchScript(const models::Decoder& model, const BatchOptions& optio
       on_token_(std::move(on_token)),
       on_end_(std::move(on_end)),
       on_prompt_(std::move(on_prompt)),
-      pool_(options.pages, kPageLen) {}
+      pages_(page_kinds(model, options), std::max(options.chunk, 1u)) {}
 
 Result<void> BatchScript::check(const BatchSequence& asked) const {
     const auto& prompt = asked.sequence.prompt;
@@ -156,21 +178,16 @@ std::uint32_t BatchScript::free_slot() const {
 
 /// Lends a sequence the pages that hold its beginning, and those that all it has now needs; nothing where those are not there.
 bool BatchScript::find_pages(Running& sequence) {
-    const std::span<const std::int32_t> tokens = sequence.tokens;
+    const std::size_t tokens = sequence.tokens.size();
     // The last token is read by the step, which needs its own place. Nothing is known of how likely those in the cache were, and no state
     // of a beginning is kept.
     const bool may_share = !sequence.needs_scores() && !model_->config().keeps_states();
-    while (may_share && (sequence.pages.size() + 1) * kPageLen < tokens.size()) {
-        const auto found = pool_.find(sequence.chain, page_key(sequence, sequence.pages.size()));
-        if (!found) break;
-        sequence.pages.push_back(found->page);
-        sequence.chain = found->chain;
-    }
-    sequence.kept_pages = sequence.pages.size();
-    sequence.cached = sequence.pages.size() * kPageLen;
+    sequence.cached = kPageLen * pages_.find(sequence.pages, may_share ? (tokens - 1) / kPageLen : 0,
+                                             [&](std::size_t page) { return page_key(sequence, page); });
     // The others want a page each before long: who came last must not send those away that it came behind.
-    const std::size_t wanted = pages_of(tokens.size()) - sequence.pages.size() + running_.size();
-    if (pool_.available() < wanted && !running_.empty()) {
+    std::vector<const SequencePages*> others;
+    for (const auto& running : running_) others.push_back(&running->pages);
+    if (!others.empty() && !pages_.has_room(sequence.pages, tokens, others)) {
         release(sequence);
         return false;
     }
@@ -178,24 +195,24 @@ bool BatchScript::find_pages(Running& sequence) {
         sequence.reused = static_cast<std::uint32_t>(sequence.cached);
         counts_.reused_tokens += sequence.cached;
     }
-    return have_pages(sequence, tokens.size());
+    return pages_.reserve(sequence.pages, tokens);
 }
 
-/// Whether the sequence has pages for so many tokens now.
-bool BatchScript::have_pages(Running& sequence, std::size_t tokens) {
-    while (sequence.pages.size() < pages_of(tokens)) {
-        const auto page = pool_.take();
-        if (!page) return false;
-        sequence.pages.push_back(*page);
+/// Pages for the next chunk of all that are read: in place of passed ones, which others may have had as well, there may be none.
+void BatchScript::find_chunk_pages() {
+    for (std::size_t i = 0; i < running_.size();) {
+        Running& sequence = *running_[i];
+        const std::size_t tokens = sequence.cached + std::min<std::size_t>(options_.chunk, sequence.unread());
+        if (sequence.is_read() || pages_.have(sequence.pages, tokens))
+            ++i;
+        else
+            preempt_last();  // which may be this one: then there is none at i
     }
-    return true;
 }
 
 void BatchScript::release(Running& sequence) {
-    for (const std::uint32_t page : sequence.pages | std::views::reverse) pool_.give_back(page);
-    sequence.pages.clear();
-    sequence.kept_pages = sequence.cached = 0;
-    sequence.chain = PagePool::kBeginning;
+    pages_.release(sequence.pages);
+    sequence.cached = 0;
     sequence.prompt_log_probs.clear();
 }
 
@@ -207,13 +224,13 @@ void BatchScript::preempt_last() {
     ++counts_.preempted;
 }
 
-/// Lets others find the pages that have become full.
-void BatchScript::keep_full_pages(Running& sequence) {
-    if (model_->config().keeps_states() || sequence.has_no_choice) return;
-    for (; (sequence.kept_pages + 1) * kPageLen <= sequence.cached; ++sequence.kept_pages) {
-        const std::vector<std::int32_t> key = page_key(sequence, sequence.kept_pages);
-        sequence.chain = pool_.keep(sequence.pages[sequence.kept_pages], sequence.chain, key);
-    }
+/// Lets others find the pages that have become full, and have those that lie before all windows.
+void BatchScript::leave_full_pages(Running& sequence) {
+    if (sequence.has_no_choice) return;  // it has failed
+    if (!model_->config().keeps_states())
+        pages_.keep(sequence.pages, sequence.cached, [&](std::size_t page) { return page_key(sequence, page); });
+    pages_.pass(sequence.pages, sequence.cached);
+    if (!sequence.is_read()) pages_.reserve(sequence.pages, sequence.tokens.size());  // or find_chunk_pages() does it
 }
 
 /// What the keys and values of a page depend on, beside the pages before it: its tokens and, at the beginning, which adapters count.
@@ -234,7 +251,7 @@ Result<void> BatchScript::take(const Job& job, Records& records) {
             if (scored_) VKFORMER_CHECK(take_scores(r, records));
             sequence.cached += placed_[r].tokens;
             counts_.prompt_tokens += placed_[r].tokens;
-            keep_full_pages(sequence);
+            leave_full_pages(sequence);
         }
         finish_ended();
         return {};

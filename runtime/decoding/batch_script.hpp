@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// Continuous batching (Yu et al. 2022, "Orca"): sequences join and leave a running batch at every step. Prompts are read in chunks between
-/// steps; keys and values lie in pages, which sequences with a common beginning share. Where layers keep a state of each sequence, it has
-/// one of BatchOptions::rows slots while it runs, and shares nothing.
+/// steps; keys and values lie in pages, which sequences with a common beginning share; of layers that see a window of a sequence it has no more
+/// than that takes. Where layers keep a state of each sequence, it has one of BatchOptions::rows slots while it runs, and shares nothing.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "decoding/batch_guesses.hpp"
+#include "decoding/batch_pages.hpp"
 #include "decoding/batch_steps.hpp"
 #include "decoding/decoder_script.hpp"
-#include "decoding/page_pool.hpp"
 #include "decoding/script.hpp"
 #include "decoding/sequence_constraint.hpp"
 
@@ -73,7 +73,8 @@ public:
     bool is_idle() const noexcept { return running_.empty() && waiting_.empty(); }
     std::size_t running() const noexcept { return running_.size(); }
     std::size_t waiting() const noexcept { return waiting_.size(); }
-    const PagePool& pages() const noexcept { return pool_; }
+    /// Of each of page_kinds().
+    const PagePool& pages(std::size_t kind = 0) const noexcept { return pages_.pool(kind); }
     const BatchCounts& counts() const noexcept { return counts_; }
 
     Result<std::optional<Job>> next(std::uint32_t most) override;
@@ -87,17 +88,15 @@ private:
         Id id = 0;
         BatchSequence asked;
         std::vector<std::int32_t> tokens;  // prompt and answer
-        std::size_t cached = 0;            // of them, whose keys and values are in the pages
-        std::vector<std::uint32_t> pages;
-        std::uint32_t slot = 0;                        // of the states, where the model keeps some
-        std::size_t kept_pages = 0;                    // of the pages, which others may find
-        PagePool::Chain chain = PagePool::kBeginning;  // of these
+        std::size_t cached = 0;            // of them, whose keys and values are in the pages, or were
+        SequencePages pages{};
+        std::uint32_t slot = 0;  // of the states, where the model keeps some
         std::uint32_t reused = 0;
         FinishReason finish = FinishReason::none;
         SequenceConstraint constraint{};
         std::vector<StepLogProbs> prompt_log_probs{};  // until they are told
         bool has_told_prompt = false;
-        bool has_no_choice = false;  // a step's logits had a NaN
+        bool has_no_choice = false;         // a step's logits had a NaN
         std::vector<std::int32_t> guess{};  // what the step at hand checks behind the last token
         GuessRecord guesses{};
 
@@ -129,10 +128,10 @@ private:
 
     void admit();
     bool find_pages(Running& sequence);
-    bool have_pages(Running& sequence, std::size_t tokens);
+    void find_chunk_pages();
     void release(Running& sequence);
     void preempt_last();
-    void keep_full_pages(Running& sequence);
+    void leave_full_pages(Running& sequence);
     void finish_ended();
 
     bool has_unread() const noexcept;
@@ -148,7 +147,7 @@ private:
     Result<Scores*> scores(const BatchChunkKind& kind, std::uint32_t likeliest);
     Result<Step*> step(const BatchStepKind& kind);
     void write_step(const Step& step, const BatchStepKind& kind, std::vector<Write>& writes) const;
-    std::vector<std::int32_t> table(std::uint32_t rows) const;
+    std::vector<std::int32_t> table(std::size_t kind, std::uint32_t rows) const;
     std::vector<std::int32_t> slots(std::uint32_t rows) const;
     std::vector<std::int32_t> adapter_words(std::uint32_t rows) const;
     std::vector<std::int32_t> page_key(const Running& sequence, std::size_t page) const;
@@ -162,7 +161,6 @@ private:
     Result<void> take_step(const Job& job, Records& records);
     Result<void> take_row(std::size_t row, const Job& job, Records& records);
     Result<void> take_token(const LogProbPlace& place, Records& records);
-    void drop_pages_ahead(Running& sequence);
     void measure(const Job& job, double take_seconds, std::span<const BatchGuesses::Checked> checked);
 
     const models::Decoder* model_;
@@ -170,7 +168,7 @@ private:
     OnToken on_token_;
     OnEnd on_end_;
     OnPrompt on_prompt_;
-    PagePool pool_;
+    BatchPages pages_;
     std::deque<Running> waiting_;
     std::deque<std::unique_ptr<Running>> running_;  // in the order of their coming
     std::map<BatchChunkKind, std::unique_ptr<Chunk>> chunks_;
@@ -186,7 +184,8 @@ private:
     // What the device's states of a step are of; no step where something else has to be written:
     const Step* written_ = nullptr;
     std::vector<Id> written_ids_;
-    std::vector<std::int32_t> written_table_, written_slots_;
+    std::vector<std::vector<std::int32_t>> written_tables_;  // of each kind
+    std::vector<std::int32_t> written_slots_;
     std::vector<std::size_t> first_positions_;
     std::uint32_t handed_steps_ = 0;  // since then
     // What is known of guesses, by kinds of steps with no rows, and of what the job at hand takes:
@@ -200,7 +199,7 @@ private:
 };
 
 /// The options with a context and pages that hold. Errors: InvalidArgument (rows that are not 1 to 64, a context beyond the model's or its
-/// original one, fewer pages than one sequence of the whole context has, a cache format that the heads do not fit), UnsupportedConfig
+/// original one, fewer pages than one sequence has at most, a cache format that the heads do not fit), UnsupportedConfig
 /// (rules that look back at a sequence).
 Result<BatchOptions> checked_batch_options(const models::Decoder& model, const BatchOptions& options);
 

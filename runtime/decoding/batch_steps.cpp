@@ -13,8 +13,8 @@ namespace {
 
 using graph::Value;
 
-models::DecoderLayout layout_of(const BatchOptions& options, std::uint32_t rows, std::uint32_t len, Value pages,
-                                Value slots, Value adapters) {
+models::DecoderLayout layout_of(const BatchOptions& options, std::uint32_t rows, std::uint32_t len,
+                                const std::vector<Value>& pages, Value slots, Value adapters) {
     return {.rows = rows,
             .len = len,
             .capacity = options.context,
@@ -22,7 +22,9 @@ models::DecoderLayout layout_of(const BatchOptions& options, std::uint32_t rows,
             .weights = options.weights,
             .cache = options.cache,
             .pages = options.pages,
-            .page_table = pages,
+            .page_table = pages[0],
+            .window_pages = pages.size() > 1 ? options.window_pages : 0,
+            .window_table = pages.size() > 1 ? pages[1] : Value{},
             .adapter_scales = adapters,
             .slots = options.rows,
             .state_slots = slots};
@@ -34,8 +36,14 @@ Result<Value> state_slots(graph::Graph& graph, const models::Decoder& model, std
     return graph.input("state_slots", DType::i32, {rows, 2});
 }
 
-Result<Value> page_table(graph::Graph& graph, const BatchOptions& options, std::uint32_t rows) {
-    return graph.input("pages", DType::i32, {rows, graph::page_count(options.context)});
+Result<std::vector<Value>> page_tables(graph::Graph& graph, const BatchOptions& options, std::uint32_t rows) {
+    const Shape shape = {rows, graph::page_count(options.context)};
+    std::vector<Value> tables(options.window_pages > 0 ? 2 : 1);
+    VKFORMER_TRY(tables[0], graph.input("pages", DType::i32, shape));
+    if (tables.size() > 1) {
+        VKFORMER_TRY(tables[1], graph.input("window_pages", DType::i32, shape));
+    }
+    return tables;
 }
 
 /// With the sequences' own penalties and biases.
@@ -90,7 +98,7 @@ Result<Value> add_chunk(BatchChunkGraph& chunk, const models::Decoder& model, co
     const std::uint32_t rows = kind.rows, len = kind.len;
     VKFORMER_TRY(chunk.tokens, chunk.graph.input("tokens", DType::i32, {rows, len}));
     VKFORMER_TRY(chunk.starts, chunk.graph.input("starts", DType::i32, {rows}));
-    VKFORMER_TRY(chunk.pages, page_table(chunk.graph, options, rows));
+    VKFORMER_TRY(chunk.pages, page_tables(chunk.graph, options, rows));
     VKFORMER_TRY(chunk.slots, state_slots(chunk.graph, model, rows));
     VKFORMER_TRY(chunk.adapters, adapter_input(chunk.graph, model, kind.adapters, "adapters", rows));
     models::DecoderLayout layout = layout_of(options, rows, len, chunk.pages, chunk.slots, chunk.adapters);
@@ -103,6 +111,14 @@ Result<Value> add_chunk(BatchChunkGraph& chunk, const models::Decoder& model, co
 }
 
 }  // namespace
+
+std::vector<PageKind> page_kinds(const models::Decoder& model, const BatchOptions& options) {
+    const models::DecoderConfig& config = model.config();
+    const std::uint32_t window = config.largest_window();
+    if (!config.has_full_attention()) return {{.pages = options.pages, .window = window}};
+    if (options.window_pages == 0) return {{.pages = options.pages}};
+    return {{.pages = options.pages}, {.pages = options.window_pages, .window = window}};
+}
 
 Result<BatchChunkGraph> batch_chunk_graph(const models::Decoder& model, const BatchOptions& options,
                                           const BatchChunkKind& kind) {
@@ -129,7 +145,7 @@ Result<BatchStepGraph> batch_step_graph(const models::Decoder& model, const Batc
     VKFORMER_TRY(step.states.starts, graph.state("starts" + size, DType::i32, rows));
     VKFORMER_TRY(step.states.finished, graph.state("finished" + size, DType::i32, rows));
     VKFORMER_TRY(step.states.history, graph.state("history" + size, DType::i32, {options.context, kind.rows}));
-    VKFORMER_TRY(step.pages, page_table(graph, options, kind.rows));
+    VKFORMER_TRY(step.pages, page_tables(graph, options, kind.rows));
     VKFORMER_TRY(step.slots, state_slots(graph, model, kind.rows));
     if (!options.rules.banned_first.empty()) {
         VKFORMER_TRY(step.begins, graph.input("begins", DType::i32, rows));

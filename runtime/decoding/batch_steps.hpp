@@ -5,7 +5,9 @@
 
 #include <compare>
 #include <cstdint>
+#include <vector>
 
+#include "decoding/batch_pages.hpp"
 #include "decoding/decoder_options.hpp"
 #include "decoding/decoder_steps.hpp"
 #include "decoding/log_probs.hpp"
@@ -17,8 +19,11 @@ struct BatchOptions {
     std::uint32_t rows = 8;     ///< sequences that are decoded together at most
     std::uint32_t context = 0;  ///< as of DecoderSessionOptions; at most the model's max_positions
     /// Pages of graph::kPageLen tokens that the caches have, one of them nobody's; 0: for `rows` whole contexts, at most 32,768 tokens, but
-    /// at least for one.
+    /// at least for one, or for what windows leave of one where all layers have them.
     std::uint32_t pages = 0;
+    /// Those of layers with a window in a model that has others beside them; 0: for the windows and chunks of `rows` sequences and as many
+    /// again, which are kept, or, where that is no less, the same pages as of the others.
+    std::uint32_t window_pages = 0;
     std::uint32_t chunk = 256;  ///< tokens of prompts that are computed in one submit at most
     DType dtype = DType::f32;   ///< of activations
     models::WeightFormat weights = models::WeightFormat::as_computed;
@@ -28,11 +33,14 @@ struct BatchOptions {
     std::uint32_t guesses = 0;         ///< tokens that look_up guesses for a sequence at a time at most
 };
 
+/// That layers of the model have with options as checked_batch_options gives them: first those of layers that see whole sequences, if any.
+std::vector<PageKind> page_kinds(const models::Decoder& model, const BatchOptions& options);
+
 struct BatchChunkGraph {
     graph::Graph graph;
-    graph::Value tokens;  ///< input i32 [rows, len]
-    graph::Value starts;  ///< input i32 [rows]
-    graph::Value pages;   ///< input i32 [rows, page_count(context)]
+    graph::Value tokens;              ///< input i32 [rows, len]
+    graph::Value starts;              ///< input i32 [rows]
+    std::vector<graph::Value> pages;  ///< inputs i32 [rows, page_count(context)], of each of page_kinds()
     // Absent of a model that keeps no states, inputs i32 [rows]:
     graph::Value counts;  ///< tokens that are the row's own
     graph::Value
@@ -74,9 +82,9 @@ struct BatchStepKind {
 struct BatchStepGraph {
     graph::Graph graph;
     graph::GreedyStates states;
-    graph::Value pages;     ///< input i32 [rows, page_count(context)]
-    graph::Value slots;     ///< as of BatchChunkGraph
-    graph::Value adapters;  ///< likewise
+    std::vector<graph::Value> pages;  ///< as of BatchChunkGraph
+    graph::Value slots;               ///< likewise
+    graph::Value adapters;            ///< likewise
     // Absent where the kind has no use for them:
     graph::Value random;     ///< state i32 [rows, 3]
     graph::Value sampling;   ///< input f32 [rows, 4] of graph::sample

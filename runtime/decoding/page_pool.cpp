@@ -5,8 +5,8 @@
 
 namespace vkformer::decoding {
 
-PagePool::PagePool(std::uint32_t pages, std::uint32_t page_len) : page_len_(page_len), pages_(pages) {
-    assert(pages >= 2 && page_len >= 1);
+PagePool::PagePool(std::uint32_t pages) : pages_(pages) {
+    assert(pages >= 2);
     for (std::uint32_t page = pages - 1; page > 0; --page) free_.push_back(page);
 }
 
@@ -18,7 +18,7 @@ std::optional<std::uint32_t> PagePool::take() {
     } else if (!kept_.empty()) {
         page = kept_.front();
         kept_.pop_front();
-        known_.erase(*pages_[page].known);
+        known_.erase(pages_[page].known.get());
     } else {
         return std::nullopt;
     }
@@ -26,23 +26,18 @@ std::optional<std::uint32_t> PagePool::take() {
     return page;
 }
 
-std::optional<PagePool::Found> PagePool::find(Chain before, std::span<const std::int32_t> key) {
-    assert(key.size() >= page_len_);
-    const auto known = known_.find({before, {key.begin(), key.end()}});
+std::optional<std::uint32_t> PagePool::find(const Chain& chain) {
+    const auto known = known_.find(chain.get());
     if (known == known_.end()) return std::nullopt;
     Page& page = pages_[known->second];
     if (page.lent++ == 0) kept_.erase(page.kept);
-    return Found{known->second, page.chain};
+    return known->second;
 }
 
-PagePool::Chain PagePool::keep(std::uint32_t index, Chain before, std::span<const std::int32_t> key) {
+void PagePool::keep(std::uint32_t index, const Chain& chain) {
     Page& page = pages_[index];
-    assert(page.lent == 1 && !page.known && key.size() >= page_len_);
-    const auto [known, is_new] = known_.try_emplace({before, {key.begin(), key.end()}}, index);
-    if (!is_new) return pages_[known->second].chain;
-    page.known = known;
-    page.chain = ++last_chain_;
-    return page.chain;
+    assert(page.lent == 1 && !page.known && chain);
+    if (known_.try_emplace(chain.get(), index).second) page.known = chain;
 }
 
 void PagePool::give_back(std::uint32_t index) {

@@ -149,8 +149,9 @@ public:
         const std::uint64_t rows = std::max(layout_.rows, layout_.cache_rows);
         const DType stored = layout_.cache == CacheFormat::q8_0 ? DType::q8_0 : layout_.dtype;
         const bool in_pages = layout_.pages > 0;
-        const Shape shape{in_pages ? layout_.pages : rows, in_pages ? graph::kPageLen : layout_.capacity,
-                          config_.kv_heads, config_.head_dim};
+        const std::uint64_t pages = is_windows(index) ? layout_.window_pages : layout_.pages;
+        const Shape shape{in_pages ? pages : rows, in_pages ? graph::kPageLen : layout_.capacity, config_.kv_heads,
+                          config_.head_dim};
         VKFORMER_TRY(const Value state,
                      graph_.state(std::string(what) + "_cache." + std::to_string(index), stored, shape));
         caches_.push_back(state);
@@ -160,6 +161,11 @@ public:
     }
 
     const std::vector<Value>& caches() const noexcept { return caches_; }
+
+    /// Whether the layer's caches are among those of layers with a window.
+    bool is_windows(std::size_t index) const { return layout_.window_pages > 0 && config_.layers[index].window > 0; }
+    /// Of the layer's caches; none where these are not in pages.
+    Value page_table(std::size_t index) const { return is_windows(index) ? layout_.window_table : layout_.page_table; }
 
     /// All layers, over what embed() gave: the last hidden state before the final norm.
     Result<Value> layers(Value x, Value starts) {
@@ -370,7 +376,7 @@ private:
             graph_.set_scope(name_ + ".qkv");
             return graph::split_qkv(graph_, qkv, table, starts, keys, values,
                                     layer.rope ? config_.ropes[*layer.rope].pairing : graph::RopePairing::halves, norms,
-                                    layout_.page_table);
+                                    page_table(index));
         }
         VKFORMER_TRY(Value query, heads("query", w.query, w.query_norm, config_.heads, x));
         VKFORMER_TRY(Value key, heads("key", w.key, w.key_norm, config_.kv_heads, x));
@@ -378,9 +384,9 @@ private:
         VKFORMER_TRY(query, place("query", layer, query, starts));
         VKFORMER_TRY(key, place("key", layer, key, starts));
         graph_.set_scope(name_ + ".key");
-        VKFORMER_CHECK(graph::cache_append(graph_, key, starts, keys, layout_.page_table));
+        VKFORMER_CHECK(graph::cache_append(graph_, key, starts, keys, page_table(index)));
         graph_.set_scope(name_ + ".value");
-        VKFORMER_CHECK(graph::cache_append(graph_, value, starts, values, layout_.page_table));
+        VKFORMER_CHECK(graph::cache_append(graph_, value, starts, values, page_table(index)));
         return query;
     }
 
@@ -404,7 +410,7 @@ private:
     Result<Value> see(std::size_t index, Value query, Value keys, Value values, const graph::AttentionMask& mask) {
         const float scale = config_.attention_scale, cap = config_.attention_soft_cap;
         if (!layout_.layers.attention)
-            return graph::attention(graph_, query, keys, values, mask, scale, cap, layout_.page_table);
+            return graph::attention(graph_, query, keys, values, mask, scale, cap, page_table(index));
         VKFORMER_TRY(const auto both, graph::attention_with_weights(graph_, query, keys, values, mask, scale, cap));
         kept_.attention.resize(index);  // those before it without attention
         kept_.attention.push_back(both.weights);
@@ -423,7 +429,7 @@ private:
         const graph::AttentionMask mask = {.causal = true, .window = layer.window, .starts = starts, .sinks = sinks};
         if (layout_.len > 1 || layout_.layers.attention) return see(index, query, keys, values, mask);
         return graph::decode_attention(graph_, query, keys, values, mask, config_.attention_scale, kSplitKeys,
-                                       config_.attention_soft_cap, layout_.page_table);
+                                       config_.attention_soft_cap, page_table(index));
     }
 
     /// Scores are float32, whatever the activations are.
@@ -797,6 +803,10 @@ Result<void> Decoder::check_encoding() const {
 Result<void> Decoder::find_capacity(const Graph& graph, DecoderLayout& layout) const {
     if ((layout.pages > 0) != bool{layout.page_table})
         return Error{ErrorCode::InvalidArgument, "caches in pages need a table of them, and a table caches in pages"};
+    if ((layout.window_pages > 0) != bool{layout.window_table} ||
+        (layout.window_table &&
+         (layout.pages == 0 || graph.shape(layout.window_table) != graph.shape(layout.page_table))))
+        return Error{ErrorCode::InvalidArgument, "pages of windows have a table beside the others', of the same shape"};
     if (layout.pages == 0) return {};
     if (layout.cache_rows > 0) return Error{ErrorCode::InvalidArgument, "caches in pages have no rows of their own"};
     const std::uint64_t positions = graph.shape(layout.page_table).back() * graph::kPageLen;

@@ -108,6 +108,20 @@ struct DecoderConfig {
         return static_cast<std::uint64_t>(
             std::ranges::count_if(layers, [](const Layer& layer) { return layer.mixer == Mixer::attention; }));
     }
+    /// Those of them without a window.
+    std::uint64_t full_attention_layers() const noexcept {
+        return static_cast<std::uint64_t>(std::ranges::count_if(
+            layers, [](const Layer& layer) { return layer.mixer == Mixer::attention && layer.window == 0; }));
+    }
+    /// Whether a layer sees all tokens, or there is none with a window.
+    bool has_full_attention() const noexcept { return largest_window() == 0 || full_attention_layers() > 0; }
+    /// 0: no layer has one.
+    std::uint32_t largest_window() const noexcept {
+        std::uint32_t largest = 0;
+        for (const Layer& layer : layers)
+            if (layer.mixer == Mixer::attention) largest = std::max(largest, layer.window);
+        return largest;
+    }
     /// Bytes of the states that all layers keep of one sequence.
     std::uint64_t state_bytes() const noexcept;
     /// Whether a layer's state holds all that it knows of a sequence: nothing that was read can be taken back, and no two sequences share it.
@@ -199,6 +213,10 @@ struct DecoderLayout {
     /// do with the same pages. The capacity is then that of the table, table_len · kPageLen, or most_positions() where that is less.
     std::uint32_t pages = 0;
     graph::Value page_table{};  ///< with pages: i32 [rows, table_len]
+    /// > 0: the caches of layers with a window have so many pages, and a table of their own, as long as the others'. Keys that a window hides
+    /// are not read, whatever their tables' places hold.
+    std::uint32_t window_pages = 0;
+    graph::Value window_table{};
     /// Of a model that keeps states, i32 [rows]: tokens of each row that are its own (graph::StatePlace::counts); absent: all are.
     graph::Value counts{};
     /// Of a model with adapters, f32 [rows, adapter_columns]: what Decoder::adapter_words gives; absent: none of them counts.

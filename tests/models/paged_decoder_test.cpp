@@ -35,6 +35,11 @@ public:
         const std::vector<std::int32_t> starts(rows, start);
         must(pass.program->write(pass.starts, std::span<const std::int32_t>(starts)));
         if (pass.table) must(pass.program->write(pass.table, std::span<const std::int32_t>(table)));
+        if (pass.window_table) {
+            std::vector<std::int32_t> others = table;
+            for (std::int32_t& page : others) page += 2;
+            must(pass.program->write(pass.window_table, std::span<const std::int32_t>(others)));
+        }
         must(pass.program->submit());
         must(pass.program->wait());
         std::vector<double> logits(ids.size() * model_.config().vocab_size);
@@ -45,7 +50,7 @@ public:
 private:
     struct Pass {
         std::unique_ptr<graph::Program> program;
-        Value tokens, starts, table, logits;
+        Value tokens, starts, table, window_table, logits;
     };
 
     const Pass& pass_of(std::uint32_t rows, std::uint64_t len, std::uint64_t table_len) {
@@ -58,6 +63,8 @@ private:
         layout.rows = rows;
         layout.len = static_cast<std::uint32_t>(len);
         if (layout.pages > 0) layout.page_table = pass.table = must(g.input("pages", DType::i32, {rows, table_len}));
+        if (layout.window_pages > 0)
+            layout.window_table = pass.window_table = must(g.input("window_pages", DType::i32, {rows, table_len}));
         pass.logits = must(model_.add_pass(g, layout, pass.tokens, pass.starts, models::Logits::all)).logits;
         g.mark_output(pass.logits);
         pass.program = must(backend_.compile(graph::make_plan_for(backend_, std::move(g)), weights_, states_));
@@ -93,6 +100,7 @@ void check_pages(graph::Backend& backend, const models::Decoder& model, DType dt
     models::DecoderLayout layout{.capacity = kCapacity, .dtype = dtype, .cache = cache};
     Runner rows(model, backend, layout);
     layout.pages = kPages;
+    if (model.config().largest_window() > 0) layout.window_pages = kPages + 2;  // which others name
     Runner pages(model, backend, layout);
     const std::vector<std::int32_t> table = {5, 2, 0, 6};
     std::size_t done = 0;
@@ -175,6 +183,7 @@ TEST_CASE("a decoder refuses tables that are not its pages'", "[models][decoder]
     refused({.pages = 4}, 0, "caches in pages need a table of them, and a table caches in pages");
     refused({.pages = 0}, 1, "caches in pages need a table of them, and a table caches in pages");
     refused({.cache_rows = 2, .pages = 4}, 1, "caches in pages have no rows of their own");
+    refused({.pages = 4, .window_pages = 4}, 1, "pages of windows have a table beside the others', of the same shape");
     refused({.pages = 4, .layers = {.attention = true}}, 1,
             "attention weights are kept with caches as they are computed, neither in pages nor in blocks");
 }

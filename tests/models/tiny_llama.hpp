@@ -20,24 +20,33 @@ namespace vkformer::tests {
 struct TinyLlama {
     std::uint32_t heads = 4, kv_heads = 2, head_dim = 32, hidden = 48, inner = 64, layers = 2, vocab = 61;
     std::uint32_t positions = 128;
+    std::uint32_t window = 0;  ///< > 0: a Mistral whose layers see so many tokens
+    bool every_layer = true;   ///< with a window: they all do; else the second does, the fourth …
 };
 
 /// config.json and model.safetensors in `folder`, which exists.
 inline void write_tiny_llama(const std::filesystem::path& folder, const TinyLlama& m) {
-    std::ofstream(folder / "config.json") << nlohmann::json{{"architectures", {"LlamaForCausalLM"}},
-                                                            {"model_type", "llama"},
-                                                            {"hidden_act", "silu"},
-                                                            {"hidden_size", m.hidden},
-                                                            {"intermediate_size", m.inner},
-                                                            {"head_dim", m.head_dim},
-                                                            {"num_attention_heads", m.heads},
-                                                            {"num_key_value_heads", m.kv_heads},
-                                                            {"num_hidden_layers", m.layers},
-                                                            {"max_position_embeddings", m.positions},
-                                                            {"rms_norm_eps", 1e-6},
-                                                            {"rope_theta", 10000.0},
-                                                            {"tie_word_embeddings", true},
-                                                            {"vocab_size", m.vocab}};
+    nlohmann::json config{{"architectures", {"LlamaForCausalLM"}},
+                          {"model_type", "llama"},
+                          {"hidden_act", "silu"},
+                          {"hidden_size", m.hidden},
+                          {"intermediate_size", m.inner},
+                          {"head_dim", m.head_dim},
+                          {"num_attention_heads", m.heads},
+                          {"num_key_value_heads", m.kv_heads},
+                          {"num_hidden_layers", m.layers},
+                          {"max_position_embeddings", m.positions},
+                          {"rms_norm_eps", 1e-6},
+                          {"rope_theta", 10000.0},
+                          {"tie_word_embeddings", true},
+                          {"vocab_size", m.vocab}};
+    if (m.window > 0) {
+        config.update({{"architectures", {"MistralForCausalLM"}}, {"model_type", "mistral"}});
+        config["sliding_window"] = m.window;
+        for (std::uint32_t i = 0; i < m.layers; ++i)
+            config["layer_types"].push_back(m.every_layer || i % 2 == 1 ? "sliding_attention" : "full_attention");
+    }
+    std::ofstream(folder / "config.json") << config;
     std::mt19937 random(20);
     std::vector<formats::NamedTensor> tensors;
     const auto add = [&](const std::string& name, Shape shape, float mean, float deviation) {
