@@ -117,6 +117,8 @@ public:
     /// As the model carries it: it says how calls of tools look. Empty where there is none.
     std::string_view chat_template() const noexcept;
     std::uint32_t context() const noexcept;
+    /// EngineOptions::prompt_lookup, or 0 of a model whose layers keep a state of the sequence.
+    std::uint32_t prompt_lookup() const noexcept;
     const std::string& device() const noexcept;
     /// What the model's files say that was passed over because nobody knows what it does: fields, keys and tensors, a sentence each. None
     /// of files that are understood to the last field; whoever wants no others refuses a model that has some.

@@ -157,6 +157,7 @@ void GenerationEngine::Impl::run() {
         publish();  // some that waited run now
         if (job && !*job) continue;
         auto seconds = job ? decoding::run_job(script, **job, *device.backend, stores) : job.error();
+        if (!seconds && job && script.pass_over(**job, seconds.error())) continue;
         if (!seconds) {
             fail(seconds.error());
             return;
@@ -424,6 +425,7 @@ std::string_view GenerationEngine::chat_template() const noexcept {
     return has_chat_template() ? impl_->language.text.chat_template->source() : std::string_view();
 }
 std::uint32_t GenerationEngine::context() const noexcept { return impl_->batch.context; }
+std::uint32_t GenerationEngine::prompt_lookup() const noexcept { return impl_->batch.guesses; }
 const std::string& GenerationEngine::device() const noexcept { return impl_->device.description; }
 const std::vector<std::string>& GenerationEngine::notes() const noexcept { return impl_->language.model->notes; }
 DeviceMemory GenerationEngine::memory() const { return impl_->device.backend->memory(); }

@@ -85,6 +85,23 @@ Result<void> BatchScript::take_token(const LogProbPlace& place, Records& records
     return {};
 }
 
+bool BatchScript::pass_over(const Job& job, const Error& error) {
+    const bool is_memory = error.code == ErrorCode::OutOfDeviceMemory || error.code == ErrorCode::OutOfHostMemory;
+    if (job.kind != Job::Kind::check || !is_memory) return false;
+    const auto failed = std::ranges::find_if(steps_, [&](const auto& known) { return known.second.get() == job.part; });
+    most_checked_rows_ = failed->first.rows / 2;
+    // Programs of as many rows, of other kinds too, are left out from now on and give their memory back.
+    std::erase_if(steps_, [&](const auto& known) {
+        return known.first.rows > std::max(most_checked_rows_, options_.rows) || known.second.get() == job.part;
+    });
+    written_ = nullptr;
+    for (const Placed& placed : placed_) {
+        placed.sequence->guess.clear();
+        pages_.drop_behind(placed.sequence->pages, placed.sequence->cached + 1);
+    }
+    return true;
+}
+
 void BatchScript::took(const Job&, double seconds, double) { job_seconds_ = seconds; }
 
 /// What the job took in all, so that nothing that guesses cost goes unseen.

@@ -236,7 +236,7 @@ bool BatchScript::guess(const BatchStepKind& kind) {
         if (!sequence->constraint && sequence->guesses.may_guess()) sequence->guess = look_up(sequence->tokens, most);
         candidates.push_back({&sequence->guesses, sequence->guess.size()});
     }
-    const std::vector<std::size_t> counts = known.counts(rows, candidates, BatchOptions::kMostRows);
+    const std::vector<std::size_t> counts = known.counts(rows, candidates, most_checked_rows_);
     for (std::size_t i = 0; i < counts.size(); ++i) running_[i]->guess.resize(counts[i]);
     guess_seconds_ = seconds_since(begin);
     return std::ranges::any_of(counts, [](std::size_t count) { return count > 0; });

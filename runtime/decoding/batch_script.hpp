@@ -81,6 +81,9 @@ public:
     Result<Part*> meanwhile(const Job& job) override;
     std::vector<Read> reads(std::uint32_t step) const override;
     Result<void> take(const Job& job, Records& records) override;
+    /// In place of take(), where the job was not run for that error. True: of too little memory for guesses, which are then checked in fewer
+    /// rows or not at all from now on; nothing else has changed.
+    bool pass_over(const Job& job, const Error& error);
     void took(const Job& job, double seconds, double run_seconds) override;
 
 private:
@@ -189,6 +192,7 @@ private:
     std::vector<std::size_t> first_positions_;
     std::uint32_t handed_steps_ = 0;  // since then
     // What is known of guesses, by kinds of steps with no rows, and of what the job at hand takes:
+    std::uint32_t most_checked_rows_ = BatchOptions::kMostRows;
     std::map<BatchStepKind, BatchGuesses> guesses_;
     BatchGuesses* kind_guesses_ = nullptr;  // of its kind
     std::uint32_t step_rows_ = 0;           // of the step in whose place it checks

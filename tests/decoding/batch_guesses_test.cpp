@@ -71,6 +71,67 @@ struct ImaginedBatch {
 double costly_rows(std::uint32_t rows) { return 0.5 + 0.5 * rows; }
 double cheap_rows(std::uint32_t rows) { return 1 + 0.001 * rows; }
 
+/// A device that has memory for programs of so many rows beside the weights: those of more are not made, or not run.
+class ScarceBackend final : public graph::Backend {
+public:
+    ScarceBackend(graph::Backend& device, std::uint32_t most_rows, bool compiles)
+        : device_(device), most_rows_(most_rows), compiles_(compiles) {}
+
+    std::string name() const override { return device_.name(); }
+    std::shared_ptr<graph::TensorStore> make_store() override { return device_.make_store(); }
+    const graph::FusionRules& fusions() const noexcept override { return device_.fusions(); }
+    Result<std::unique_ptr<graph::Program>> compile(graph::Plan plan, std::shared_ptr<graph::TensorStore> weights,
+                                                    std::shared_ptr<graph::TensorStore> states) override {
+        const bool is_large = rows_of(plan.graph) > most_rows_;
+        if (is_large && !compiles_) return too_little();
+        auto made = device_.compile(std::move(plan), std::move(weights), std::move(states));
+        if (!made || !is_large) return made;
+        return std::unique_ptr<graph::Program>(std::make_unique<Unrunnable>(*this, *std::move(made)));
+    }
+
+    std::size_t refused = 0;
+
+private:
+    Error too_little() {
+        ++refused;
+        return {ErrorCode::OutOfDeviceMemory, "too many rows"};
+    }
+    static std::uint64_t rows_of(const graph::Graph& graph) { return graph.shape(*graph.find("pages"))[0]; }
+
+    /// Made, but for what a run takes.
+    class Unrunnable final : public graph::Program {
+    public:
+        Unrunnable(ScarceBackend& backend, std::unique_ptr<graph::Program> program)
+            : backend_(backend), program_(std::move(program)) {}
+        Result<void> write(graph::Value tensor, std::span<const float> values) override {
+            return program_->write(tensor, values);
+        }
+        Result<void> write(graph::Value tensor, std::span<const std::int32_t> values) override {
+            return program_->write(tensor, values);
+        }
+        Result<void> read(graph::Value tensor, std::span<float> values) override {
+            return program_->read(tensor, values);
+        }
+        Result<void> read(graph::Value tensor, std::span<double> values) override {
+            return program_->read(tensor, values);
+        }
+        Result<void> read(graph::Value tensor, std::span<std::int32_t> values) override {
+            return program_->read(tensor, values);
+        }
+        Result<void> submit(std::uint32_t) override { return backend_.too_little(); }
+        Result<void> wait() override { return program_->wait(); }
+        const graph::Plan& plan() const noexcept override { return program_->plan(); }
+
+    private:
+        ScarceBackend& backend_;
+        std::unique_ptr<graph::Program> program_;
+    };
+
+    graph::Backend& device_;
+    std::uint32_t most_rows_;
+    bool compiles_;
+};
+
 /// What comes of the sequences together, without guesses and with them; each check takes as long as a step.
 void check_same_texts(graph::Backend& backend, const models::Decoder& model, BatchOptions options,
                       const std::vector<BatchSequence>& asked, Batch& guessing) {
@@ -346,6 +407,33 @@ TEST_CASE("where checks cost too much a batch soon makes none", "[decoding][batc
     guessing.check_seconds = 1000;
     check_same_texts(backend, model, options, std::vector(2, greedy_sequence(prompt_of(9), 140)), guessing);
     CHECK(guessing.checks == 2);  // one that is not counted, and one that was too long
+}
+
+TEST_CASE("where memory is too little for guesses there are fewer, and texts stay what they are",
+          "[decoding][batch][lookup]") {
+    graph::Backend& device = *GENERATE(from_range(test_backends()));
+    const std::uint32_t most_rows = GENERATE(2u, 4u, 8u);
+    const bool compiles = GENERATE(false, true);
+    CAPTURE(device.name(), most_rows, compiles);
+    ScarceBackend backend(device, most_rows, compiles);
+    const models::Decoder model = long_model();
+    BatchOptions options = batch_options_of(2, 6);
+    options.guesses = 15;
+    Batch guessing(backend, model, options);
+    check_same_texts(backend, model, options, std::vector(2, greedy_sequence(prompt_of(9), 140)), guessing);
+    CHECK((guessing.passed_over == 1 && backend.refused == 1));
+    CHECK((guessing.checks > 0) == (most_rows > 2));  // two rows are no more than the last tokens
+}
+
+TEST_CASE("what else fails, or a step without guesses, is no job to pass over", "[decoding][batch][lookup]") {
+    const models::Decoder model = long_model();
+    Batch batch(*test_backends().front(), model, batch_options_of(1, 3));
+    batch.script.add(1, greedy_sequence({1}, 2));
+    const auto job = must(batch.script.next(1));
+    CHECK_FALSE(batch.script.pass_over(*job, {ErrorCode::OutOfDeviceMemory, ""}));
+    decoding::Job check = *job;
+    check.kind = decoding::Job::Kind::check;
+    CHECK_FALSE(batch.script.pass_over(check, {ErrorCode::DeviceLost, ""}));
 }
 
 TEST_CASE("nothing is guessed in a batch where it cannot be taken back", "[decoding][batch][lookup]") {

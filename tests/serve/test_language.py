@@ -3,15 +3,17 @@
 
 import json
 import re
+import shutil
 import socket
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import anthropic
 import openai
 import pytest
-from conftest import MODELS, Server, read_all
+from conftest import GOLDENS, MODELS, Server, read_all
 
 EXPECTED = json.loads((MODELS["texts"] / "expected.json").read_text())
 HELLO = EXPECTED["prompts"][0]
@@ -99,6 +101,17 @@ def test_guessed_tokens_change_no_text_and_are_counted(server: Server) -> None:
     assert 0 < guessing.metric("vkformer_accepted_tokens_total") <= guessing.metric("vkformer_guessed_tokens_total")
     assert server.metric("vkformer_guessed_tokens_total") == 0
     assert guessing.stop() == 0
+
+
+def test_it_says_of_which_model_nothing_is_guessed(tmp_path: Path) -> None:
+    for name in ("config.json", "model.safetensors"):
+        shutil.copy(GOLDENS / "decoders" / "lfm2" / name, tmp_path)
+    shutil.copy(GOLDENS.parents[1] / "samples" / "models" / "history" / "copy" / "transformer" / "tokenizer.json", tmp_path)
+    server = Server("--model", f"keeps={tmp_path}", "--prompt-lookup", "4", models=("texts",))
+    said = [line for line in server.lines if line["event"] == "no guesses"]
+    assert [line["model"] for line in said] == ["keeps"]
+    assert said[0]["what"] == "each sequence keeps a state: nothing is guessed"
+    assert server.stop() == 0
 
 
 def test_a_common_beginning_is_counted_as_cached(server: Server) -> None:

@@ -195,6 +195,10 @@ Result<void> ModelSet::load(Entry& entry) {
         return Error{ErrorCode::UnsupportedConfig,
                      entry.spec.name + ": " + notes.front() + "; without --strict it is only told of"};
     for (const std::string& note : notes) log_->say("note", {{"model", entry.spec.name}, {"what", note}});
+    if (const auto* const text = std::get_if<std::unique_ptr<TextModel>>(&*model);
+        text && options_.prompt_lookup > 0 && (*text)->engine().prompt_lookup() == 0)
+        log_->say("no guesses",
+                  {{"model", entry.spec.name}, {"what", "each sequence keeps a state: nothing is guessed"}});
     {
         const std::lock_guard lock(shared_->mutex);
         if (!entry.device_before.empty() && entry.device_before != device)  // it is not listed while it resets itself
