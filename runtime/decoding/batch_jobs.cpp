@@ -110,7 +110,7 @@ void BatchScript::place_chunk(std::span<Running* const> sequences, const BatchCh
     }
     job.writes.push_back({graph.tokens, std::move(tokens)});
     job.writes.push_back({graph.starts, std::move(starts)});
-    for (std::size_t k = 0; k < graph.pages.size(); ++k) job.writes.push_back({graph.pages[k], table(k, kind.rows)});
+    for (std::size_t k = 0; k < pages_.kinds(); ++k) job.writes.push_back({graph.pages[k], table(k, kind.rows)});
     if (graph.adapters) job.writes.push_back({graph.adapters, adapter_words(kind.rows)});
     if (!graph.slots) return;
     job.writes.push_back({graph.counts, std::move(counts)});
@@ -301,10 +301,10 @@ Result<std::optional<Job>> BatchScript::step_job(std::uint32_t most) {
         handed_steps_ = 0;
         written_ = made;
         written_ids_ = std::move(ids);
-        written_tables_.assign(made->graph.pages.size(), {});
+        written_tables_ = {};
         written_slots_.clear();
     }
-    for (std::size_t k = 0; k < written_tables_.size(); ++k) {
+    for (std::size_t k = 0; k < pages_.kinds(); ++k) {
         std::vector<std::int32_t> pages = table(k, kind.rows);
         if (pages == written_tables_[k]) continue;
         job.writes.push_back({made->graph.pages[k], pages});

@@ -3,15 +3,20 @@
 /// latter a sequence gives back what none of its tokens will see any more.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "decoding/page_pool.hpp"
 
 namespace vkformer::decoding {
+
+/// Of pages, at most.
+inline constexpr std::size_t kPageKinds = 2;
 
 /// Pages of some layers.
 struct PageKind {
@@ -24,7 +29,7 @@ struct PageKind {
     std::size_t most(std::size_t ahead) const noexcept;
 };
 
-/// What a sequence has. Several kinds have pages for as many tokens.
+/// What a sequence has: of every kind pages for as many tokens, but for those that were given back.
 struct SequencePages {
     struct Held {
         std::vector<std::uint32_t> pages{};  // 0: given back
@@ -32,7 +37,7 @@ struct SequencePages {
 
         std::size_t count() const noexcept { return pages.size() - passed; }
     };
-    std::vector<Held> held{};   ///< of each kind
+    std::array<Held, kPageKinds> held{};
     std::size_t kept = 0;       ///< of the pages, which others may find
     PageChains::Chain chain{};  ///< of these
 };
@@ -44,7 +49,7 @@ public:
     BatchPages(std::span<const PageKind> kinds, std::uint32_t ahead);
 
     std::size_t kinds() const noexcept { return kinds_.size(); }
-    const PagePool& pool(std::size_t kind) const { return pools_[kind]; }
+    const PagePool& pool(std::size_t kind) const { return *pools_[kind]; }
 
     using PageKey = std::function<std::vector<std::int32_t>(std::size_t page)>;  ///< as of PageChains
     /// Lends a sequence that has none the pages of its longest beginning, of at most `most` pages, behind which a token finds all that it
@@ -74,7 +79,7 @@ private:
     std::vector<PageKind> kinds_;
     std::uint32_t ahead_;
     PageChains chains_;  // before those that have some
-    std::vector<PagePool> pools_;
+    std::array<std::optional<PagePool>, kPageKinds> pools_;
 };
 
 }  // namespace vkformer::decoding

@@ -4,6 +4,7 @@
 /// than that takes. Where layers keep a state of each sequence, it has one of BatchOptions::rows slots while it runs, and shares nothing.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -187,7 +188,7 @@ private:
     // What the device's states of a step are of; no step where something else has to be written:
     const Step* written_ = nullptr;
     std::vector<Id> written_ids_;
-    std::vector<std::vector<std::int32_t>> written_tables_;  // of each kind
+    std::array<std::vector<std::int32_t>, kPageKinds> written_tables_;
     std::vector<std::int32_t> written_slots_;
     std::vector<std::size_t> first_positions_;
     std::uint32_t handed_steps_ = 0;  // since then

@@ -14,7 +14,7 @@ namespace {
 using graph::Value;
 
 models::DecoderLayout layout_of(const BatchOptions& options, std::uint32_t rows, std::uint32_t len,
-                                const std::vector<Value>& pages, Value slots, Value adapters) {
+                                const PageTables& pages, Value slots, Value adapters) {
     return {.rows = rows,
             .len = len,
             .capacity = options.context,
@@ -23,8 +23,8 @@ models::DecoderLayout layout_of(const BatchOptions& options, std::uint32_t rows,
             .cache = options.cache,
             .pages = options.pages,
             .page_table = pages[0],
-            .window_pages = pages.size() > 1 ? options.window_pages : 0,
-            .window_table = pages.size() > 1 ? pages[1] : Value{},
+            .window_pages = options.window_pages,
+            .window_table = pages[1],
             .adapter_scales = adapters,
             .slots = options.rows,
             .state_slots = slots};
@@ -36,11 +36,11 @@ Result<Value> state_slots(graph::Graph& graph, const models::Decoder& model, std
     return graph.input("state_slots", DType::i32, {rows, 2});
 }
 
-Result<std::vector<Value>> page_tables(graph::Graph& graph, const BatchOptions& options, std::uint32_t rows) {
+Result<PageTables> page_tables(graph::Graph& graph, const BatchOptions& options, std::uint32_t rows) {
     const Shape shape = {rows, graph::page_count(options.context)};
-    std::vector<Value> tables(options.window_pages > 0 ? 2 : 1);
+    PageTables tables;
     VKFORMER_TRY(tables[0], graph.input("pages", DType::i32, shape));
-    if (tables.size() > 1) {
+    if (options.window_pages > 0) {
         VKFORMER_TRY(tables[1], graph.input("window_pages", DType::i32, shape));
     }
     return tables;

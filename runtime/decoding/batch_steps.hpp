@@ -3,6 +3,7 @@
 /// next token by its own rules.
 #pragma once
 
+#include <array>
 #include <compare>
 #include <cstdint>
 #include <vector>
@@ -36,11 +37,14 @@ struct BatchOptions {
 /// That layers of the model have with options as checked_batch_options gives them: first those of layers that see whole sequences, if any.
 std::vector<PageKind> page_kinds(const models::Decoder& model, const BatchOptions& options);
 
+/// Inputs i32 [rows, page_count(context)] of each of them.
+using PageTables = std::array<graph::Value, kPageKinds>;
+
 struct BatchChunkGraph {
     graph::Graph graph;
-    graph::Value tokens;              ///< input i32 [rows, len]
-    graph::Value starts;              ///< input i32 [rows]
-    std::vector<graph::Value> pages;  ///< inputs i32 [rows, page_count(context)], of each of page_kinds()
+    graph::Value tokens;  ///< input i32 [rows, len]
+    graph::Value starts;  ///< input i32 [rows]
+    PageTables pages;
     // Absent of a model that keeps no states, inputs i32 [rows]:
     graph::Value counts;  ///< tokens that are the row's own
     graph::Value
@@ -82,9 +86,9 @@ struct BatchStepKind {
 struct BatchStepGraph {
     graph::Graph graph;
     graph::GreedyStates states;
-    std::vector<graph::Value> pages;  ///< as of BatchChunkGraph
-    graph::Value slots;               ///< likewise
-    graph::Value adapters;            ///< likewise
+    PageTables pages;
+    graph::Value slots;     ///< as of BatchChunkGraph
+    graph::Value adapters;  ///< likewise
     // Absent where the kind has no use for them:
     graph::Value random;     ///< state i32 [rows, 3]
     graph::Value sampling;   ///< input f32 [rows, 4] of graph::sample
