@@ -23,8 +23,8 @@ struct EngineOptions {
     GeneratorOptions generator = {.batch = 8};
     /// Tokens whose keys and values are kept in all, a beginning that sequences have in common once; rounded up to whole pages of 64. 0: as
     /// many as `batch` sequences of the whole context have, at most 32,768, but at least one of these. Where all layers see a window, a
-    /// sequence has no more of them than the window and a chunk of its prompt take; where some do, these layers have caches of their own for
-    /// that, twice as large as `batch` sequences need, where that is less.
+    /// sequence has no more of them than the window and a chunk of its prompt take; where some do, these layers have caches of their own
+    /// for that, twice as large as `batch` sequences need, where that is less.
     std::uint64_t cache_tokens = 0;
     /// Tokens of prompts that are read between two steps at most: so long do running sequences wait for a new one. 16 to 4096.
     std::uint32_t prompt_chunk = 256;

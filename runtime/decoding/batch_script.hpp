@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// Continuous batching (Yu et al. 2022, "Orca"): sequences join and leave a running batch at every step. Prompts are read in chunks between
-/// steps; keys and values lie in pages, which sequences with a common beginning share; of layers that see a window of a sequence it has no more
-/// than that takes. Where layers keep a state of each sequence, it has one of BatchOptions::rows slots while it runs, and shares nothing.
+/// steps; keys and values lie in pages, which sequences with a common beginning share; of layers that see a window of a sequence it has no
+/// more than that takes. Where layers keep a state of each sequence, it has one of BatchOptions::rows slots while it runs, and shares
+/// nothing.
 #pragma once
 
 #include <array>
@@ -82,8 +83,8 @@ public:
     Result<Part*> meanwhile(const Job& job) override;
     std::vector<Read> reads(std::uint32_t step) const override;
     Result<void> take(const Job& job, Records& records) override;
-    /// In place of take(), where the job was not run for that error. True: of too little memory for guesses, which are then checked in fewer
-    /// rows or not at all from now on; nothing else has changed.
+    /// In place of take(), where the job was not run for that error. True: of too little memory for guesses, which are then checked in
+    /// fewer rows or not at all from now on; nothing else has changed.
     bool pass_over(const Job& job, const Error& error);
     void took(const Job& job, double seconds, double run_seconds) override;
 

@@ -36,8 +36,8 @@ public:
     bool has(const Chain& chain) const { return known_.contains(chain.get()); }
     /// That page, lent once more; none: it is not there.
     std::optional<std::uint32_t> find(const Chain& chain);
-    /// The page, lent once, is the last one of that beginning, and others may find it from now on. Where another page is the same, that stays
-    /// the one that is found.
+    /// The page, lent once, is the last one of that beginning, and others may find it from now on. Where another page is the same, that
+    /// stays the one that is found.
     void keep(std::uint32_t page, const Chain& chain);
     /// Given back by one that had it. Pages that a sequence has at its end are given back from the last to the first, so that its end goes
     /// first when a place is needed: a page is of use only with those before it that are seen from behind it.

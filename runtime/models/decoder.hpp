@@ -213,8 +213,8 @@ struct DecoderLayout {
     /// do with the same pages. The capacity is then that of the table, table_len · kPageLen, or most_positions() where that is less.
     std::uint32_t pages = 0;
     graph::Value page_table{};  ///< with pages: i32 [rows, table_len]
-    /// > 0: the caches of layers with a window have so many pages, and a table of their own, as long as the others'. Keys that a window hides
-    /// are not read, whatever their tables' places hold.
+    /// > 0: the caches of layers with a window have so many pages, and a table of their own, as long as the others'. Keys that a window
+    /// hides are not read, whatever their tables' places hold.
     std::uint32_t window_pages = 0;
     graph::Value window_table{};
     /// Of a model that keeps states, i32 [rows]: tokens of each row that are its own (graph::StatePlace::counts); absent: all are.
