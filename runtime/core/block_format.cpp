@@ -233,15 +233,18 @@ void dequantize_q6_k(Bytes block, std::span<float> out) {
 /// Values, and how much the error of each counts.
 struct Weighted {
     Floats values, importance;  // of as many, or of none: all alike
+    float largest = 1;          // of the importance
 
-    float weight(std::size_t i) const { return importance.empty() ? 1.0f : importance[i]; }
+    /// 0 to 1, so that no sum of squares leaves the range of float.
+    float weight(std::size_t i) const { return importance.empty() ? 1.0f : importance[i] / largest; }
     float operator[](std::size_t i) const { return values[i]; }
     std::size_t size() const { return values.size(); }
-    /// A group that shares a scale; where none of it counts, all do.
+    /// A group that shares a scale; where none of it counts, or all do alike, that is no importance.
     Weighted group(std::size_t first, std::size_t count) const {
         const Floats of_group = importance.empty() ? importance : importance.subspan(first, count);
-        const bool counts = std::ranges::any_of(of_group, [](float weight) { return weight > 0; });
-        return {values.subspan(first, count), counts ? of_group : Floats()};
+        if (of_group.empty()) return {values.subspan(first, count), {}};
+        const auto [least, most] = std::ranges::minmax(of_group);
+        return {values.subspan(first, count), least < most ? of_group : Floats(), most};
     }
 };
 
@@ -260,7 +263,7 @@ struct ScaleFit {
 };
 
 /// The scale that makes scale · quant(value, scale) nearest to the values, from `scale` on by least squares, quants and scale in turns.
-ScaleFit refined_scale(Weighted values, float scale, auto&& quant) {
+ScaleFit refined_from(Weighted values, float scale, auto&& quant) {
     ScaleFit best{.scale = scale};
     for (int round = 0; round <= kRefinements; ++round) {
         float error = 0, products = 0, squares = 0;
@@ -275,6 +278,20 @@ ScaleFit refined_scale(Weighted values, float scale, auto&& quant) {
         if (squares == 0) break;
         scale = products / squares;
     }
+    return best;
+}
+
+/// Parts of the range from which fits begin: where some values count little, they may better be cut off.
+std::span<const float> first_shares(Weighted values) {
+    static constexpr std::array<float, 5> kShares = {1.0f, 0.9f, 0.8f, 0.7f, 0.6f};
+    return std::span(kShares).first(values.importance.empty() ? 1 : kShares.size());
+}
+
+/// The best of those that begin at parts of `scale`.
+ScaleFit refined_scale(Weighted values, float scale, auto&& quant) {
+    ScaleFit best{.scale = scale};
+    for (const float share : first_shares(values))
+        if (const ScaleFit fit = refined_from(values, share * scale, quant); fit.error < best.error) best = fit;
     return best;
 }
 
@@ -318,30 +335,34 @@ enum class Minimum : std::uint8_t { any, not_negative };
 /// From the smallest and largest value (0 is always in range where the minimum may not be negative), then by least squares, q and
 /// the rest in turns.
 Affine fit_affine(Weighted values, int levels, Minimum allowed) {
+    float least = std::numeric_limits<float>::infinity();
     float lowest = std::ranges::min(values.values), highest = std::ranges::max(values.values);
     if (allowed == Minimum::not_negative) lowest = std::min(0.0f, lowest), highest = std::max(0.0f, highest);
-    Affine fit{.scale = (highest - lowest) / static_cast<float>(levels), .minimum = -lowest}, best = fit;
-    float least = std::numeric_limits<float>::infinity();
-    for (int round = 0; round <= kRefinements; ++round) {
-        float error = 0, count = 0, sum = 0, quants = 0, squares = 0, products = 0;
-        for (std::size_t i = 0; i < values.size(); ++i) {
-            const float value = values[i], weight = values.weight(i);
-            const auto q = static_cast<float>(level(value + fit.minimum, fit.scale, 0, levels));
-            const float difference = fit.scale * q - fit.minimum - value;
-            error += weight * (difference * difference);
-            count += weight;
-            sum += weight * value;
-            quants += weight * q;
-            squares += weight * (q * q);
-            products += weight * (q * value);
+    const Affine whole{.scale = (highest - lowest) / static_cast<float>(levels), .minimum = -lowest};
+    Affine best = whole;
+    for (const float share : first_shares(values)) {
+        Affine fit{.scale = share * whole.scale, .minimum = share * whole.minimum};
+        for (int round = 0; round <= kRefinements; ++round) {
+            float error = 0, count = 0, sum = 0, quants = 0, squares = 0, products = 0;
+            for (std::size_t i = 0; i < values.size(); ++i) {
+                const float value = values[i], weight = values.weight(i);
+                const auto q = static_cast<float>(level(value + fit.minimum, fit.scale, 0, levels));
+                const float difference = fit.scale * q - fit.minimum - value;
+                error += weight * (difference * difference);
+                count += weight;
+                sum += weight * value;
+                quants += weight * q;
+                squares += weight * (q * q);
+                products += weight * (q * value);
+            }
+            if (error < least) least = error, best = fit;
+            const float determinant = count * squares - quants * quants;
+            if (determinant <= 0) break;
+            fit.scale = (count * products - quants * sum) / determinant;
+            fit.minimum = (fit.scale * quants - sum) / count;
+            if (fit.minimum < 0 && allowed == Minimum::not_negative) fit = {.scale = products / squares, .minimum = 0};
+            if (fit.scale < 0) break;
         }
-        if (error < least) least = error, best = fit;
-        const float determinant = count * squares - quants * quants;
-        if (determinant <= 0) break;
-        fit.scale = (count * products - quants * sum) / determinant;
-        fit.minimum = (fit.scale * quants - sum) / count;
-        if (fit.minimum < 0 && allowed == Minimum::not_negative) fit = {.scale = products / squares, .minimum = 0};
-        if (fit.scale < 0) break;
     }
     return best;
 }
@@ -563,7 +584,8 @@ void quantize(DType dtype, Floats values, std::span<std::byte> blocks, Floats im
     std::ranges::fill(blocks, std::byte{0});
     const auto each_block = [&](auto&& quantize_block) {
         for (std::size_t i = 0; i < values.size() / elements; ++i) {
-            const Weighted of_block = Weighted{values, importance}.group(i * elements, elements);
+            const Weighted of_block =
+                Weighted{.values = values, .importance = importance}.group(i * elements, elements);
             const std::span<std::byte> block = blocks.subspan(i * bytes, bytes);
             if (std::ranges::all_of(of_block.values, [](float value) { return std::isfinite(value); }))
                 quantize_block(of_block, block);

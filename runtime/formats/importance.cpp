@@ -65,9 +65,9 @@ Result<Importance> of_gguf(const Gguf& file) {
 }
 
 /// Numbers and texts from front to back.
-class Reader {
+class EntryReader {
 public:
-    explicit Reader(std::span<const std::byte> bytes) : rest_(bytes) {}
+    explicit EntryReader(std::span<const std::byte> bytes) : rest_(bytes) {}
 
     std::optional<std::span<const std::byte>> take(std::size_t count) {
         if (count > rest_.size()) return {};
@@ -90,7 +90,7 @@ private:
 }  // namespace
 
 Result<Importance> parse_old_importance(std::span<const std::byte> file, std::string_view name) {
-    Reader reader(file);
+    EntryReader reader(file);
     const auto cut = [&] { return corrupt(name, "is no importance matrix, or is cut short"); };
     const auto entries = reader.size();
     if (!entries || *entries == 0) return cut();

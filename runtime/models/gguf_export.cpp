@@ -460,7 +460,8 @@ Result<void> weigh(GgufContents& contents, const formats::Importance& importance
     std::vector<std::string> without;
     bool has_any = false;
     for (formats::OutputTensor& tensor : contents.tensors) {
-        if (!is_quantized(tensor.dtype) || tensor.dtype == DType::q8_0) continue;
+        // What is copied as it is, is not rounded.
+        if (!is_quantized(tensor.dtype) || tensor.dtype == DType::q8_0 || tensor.dtype == tensor.source.dtype) continue;
         const auto found = importance.find(tensor.name);
         if (found == importance.end()) {
             without.push_back(tensor.name);
@@ -471,9 +472,10 @@ Result<void> weigh(GgufContents& contents, const formats::Importance& importance
         VKFORMER_CHECK(formats::check_output(tensor));
     }
     if (!has_any)
-        return Error{ErrorCode::InvalidArgument,
-                     "the importance matrix has none of the matrices that are stored in blocks of less than eight bits: "
-                     "it is of another model, or it is not needed"};
+        return Error{
+            ErrorCode::InvalidArgument,
+            "the importance matrix has none of the matrices that are rounded to blocks of less than eight bits: "
+            "it is of another model, or it is not needed"};
     if (!without.empty())
         contents.notes.push_back("no importance of the inputs of " + without.front() +
                                  (without.size() > 1 ? " and " + std::to_string(without.size() - 1) + " more" : "") +
