@@ -362,6 +362,7 @@ Result<GenerationEngine::Id> GenerationEngine::submit(GenerationRequest request,
 void GenerationEngine::cancel(Id id) {
     {
         const std::scoped_lock lock(impl_->mutex);
+        if (impl_->failure) return;  // it has ended
         impl_->cancelled.push_back(id);
     }
     impl_->wake.notify_one();

@@ -87,13 +87,25 @@ Result<void> BatchScript::take_token(const LogProbPlace& place, Records& records
 
 bool BatchScript::pass_over(const Job& job, const Error& error) {
     const bool is_memory = error.code == ErrorCode::OutOfDeviceMemory || error.code == ErrorCode::OutOfHostMemory;
-    if (job.kind != Job::Kind::check || !is_memory) return false;
-    const auto failed = std::ranges::find_if(steps_, [&](const auto& known) { return known.second.get() == job.part; });
-    most_checked_rows_ = failed->first.rows / 2;
-    // Programs of as many rows, of other kinds too, are left out from now on and give their memory back.
-    std::erase_if(steps_, [&](const auto& known) {
-        return known.first.rows > std::max(most_checked_rows_, options_.rows) || known.second.get() == job.part;
-    });
+    if (!is_memory || job_seconds_) return false;  // once it was run, some of it may have been taken
+    const auto is_failed = [&](const auto& known) { return known.second.get() == job.part; };
+    const auto drop_checks = [&] {  // programs of more rows, which give their memory back
+        return std::erase_if(steps_, [&](const auto& known) {
+            return known.first.rows > std::max(most_checked_rows_, options_.rows) && !is_failed(known);
+        });
+    };
+    if (job.kind == Job::Kind::check) {
+        most_checked_rows_ = std::ranges::find_if(steps_, is_failed)->first.rows / 2;
+        drop_checks();
+    } else {
+        // What programs of guesses hold may be what it lacks. Run in part, one run can be repeated: its keys go to the same places.
+        if (job.part->program && (job.runs > 1 || model_->config().keeps_states())) return false;
+        most_checked_rows_ = 0;
+        if (drop_checks() == 0) return false;
+    }
+    std::erase_if(steps_, is_failed);  // made in part, at best
+    std::erase_if(chunks_, is_failed);
+    scores_.remove_if([&](const Scores& one) { return &one == job.part; });
     written_ = nullptr;
     for (const Placed& placed : placed_) {
         placed.sequence->guess.clear();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <cmath>
 #include <string>
 
@@ -217,6 +218,7 @@ void BatchScript::release(Running& sequence) {
 }
 
 void BatchScript::preempt_last() {
+    assert(running_.size() > 1);  // there are pages enough for one
     Running& last = *running_.back();
     release(last);
     waiting_.push_front(std::move(last));

@@ -83,8 +83,8 @@ public:
     Result<Part*> meanwhile(const Job& job) override;
     std::vector<Read> reads(std::uint32_t step) const override;
     Result<void> take(const Job& job, Records& records) override;
-    /// In place of take(), where the job was not run for that error. True: of too little memory for guesses, which are then checked in
-    /// fewer rows or not at all from now on; nothing else has changed.
+    /// In place of take(), where the job was not run for that error. True: of too little memory for guesses, or beside their programs; they
+    /// are then checked in fewer rows or not at all from now on, and nothing else has changed.
     bool pass_over(const Job& job, const Error& error);
     void took(const Job& job, double seconds, double run_seconds) override;
 

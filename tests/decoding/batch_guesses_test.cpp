@@ -83,13 +83,15 @@ public:
     Result<std::unique_ptr<graph::Program>> compile(graph::Plan plan, std::shared_ptr<graph::TensorStore> weights,
                                                     std::shared_ptr<graph::TensorStore> states) override {
         const bool is_large = rows_of(plan.graph) > most_rows_;
-        if (is_large && !compiles_) return too_little();
+        if ((is_large && !compiles_) || (!is_large && large > 0)) return too_little();
         auto made = device_.compile(std::move(plan), std::move(weights), std::move(states));
         if (!made || !is_large) return made;
         return std::unique_ptr<graph::Program>(std::make_unique<Unrunnable>(*this, *std::move(made)));
     }
 
     std::size_t refused = 0;
+    std::size_t large = 0;  // programs that there are, beside which no further one of fewer rows is made
+    bool runs_large = false;
 
 private:
     Error too_little() {
@@ -102,7 +104,10 @@ private:
     class Unrunnable final : public graph::Program {
     public:
         Unrunnable(ScarceBackend& backend, std::unique_ptr<graph::Program> program)
-            : backend_(backend), program_(std::move(program)) {}
+            : backend_(backend), program_(std::move(program)) {
+            ++backend_.large;
+        }
+        ~Unrunnable() override { --backend_.large; }
         Result<void> write(graph::Value tensor, std::span<const float> values) override {
             return program_->write(tensor, values);
         }
@@ -118,7 +123,9 @@ private:
         Result<void> read(graph::Value tensor, std::span<std::int32_t> values) override {
             return program_->read(tensor, values);
         }
-        Result<void> submit(std::uint32_t) override { return backend_.too_little(); }
+        Result<void> submit(std::uint32_t runs) override {
+            return backend_.runs_large ? program_->submit(runs) : backend_.too_little();
+        }
         Result<void> wait() override { return program_->wait(); }
         const graph::Plan& plan() const noexcept override { return program_->plan(); }
 
@@ -423,6 +430,30 @@ TEST_CASE("where memory is too little for guesses there are fewer, and texts sta
     check_same_texts(backend, model, options, std::vector(2, greedy_sequence(prompt_of(9), 140)), guessing);
     CHECK((guessing.passed_over == 1 && backend.refused == 1));
     CHECK((guessing.checks > 0) == (most_rows > 2));  // two rows are no more than the last tokens
+}
+
+TEST_CASE("guesses give their memory to what a request needs", "[decoding][batch][lookup]") {
+    graph::Backend& device = *GENERATE(from_range(test_backends()));
+    CAPTURE(device.name());
+    ScarceBackend backend(device, 2, true);
+    backend.runs_large = true;
+    const models::Decoder model = long_model();
+    BatchOptions options = batch_options_of(2, 6);
+    options.guesses = 15;
+    Batch guessing(backend, model, options);
+    const BatchSequence first = greedy_sequence(prompt_of(9), 140);
+    BatchSequence second = greedy_sequence({3, 1, 4}, 20);
+    second.sequence.seed = 5;
+    second.sample = {.temperature = 0.7f};
+    guessing.script.add(1, first);
+    while (guessing.checks < 3) REQUIRE(guessing.run());
+    CHECK(backend.large > 0);
+    guessing.script.add(2, second);  // drawn: a step of another kind
+    guessing.run_all();
+    CHECK(backend.large == 0);
+    CHECK((guessing.passed_over == 1 && backend.refused == 1));
+    check_alike(guessing.ended.at(1), answer_alone(device, model, first, kBatchContext));
+    check_alike(guessing.ended.at(2), answer_alone(device, model, second, kBatchContext));
 }
 
 TEST_CASE("what else fails, or a step without guesses, is no job to pass over", "[decoding][batch][lookup]") {

@@ -18,8 +18,8 @@ def weights(name: str) -> int:
 
 
 def texts_needs(cache_tokens: int = 1280) -> int:
-    """Its weights, and keys and values: 2 layers, 2 heads of 8 numbers."""
-    return weights("texts") + cache_tokens * 2 * 2 * 2 * 8 * 4
+    """Its weights, and keys and values: 2 layers, 2 heads of 8 numbers; one page more, which is nobody's."""
+    return weights("texts") + (cache_tokens + 64) * 2 * 2 * 2 * 8 * 4
 
 
 def states(server: Server) -> dict[str, str]:
