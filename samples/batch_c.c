@@ -5,13 +5,17 @@
 #include <string.h>
 #include <vkformer/vkformer.h>
 
+static int has_failed = 0; /* read when the engine is gone */
+
 /* Called on the engine's thread. What it is handed is gone when it returns. */
 static void on_end(void* user, vkf_result result, const vkf_generation* made) {
     if (made)
         printf("%s|%s (%u tokens, %s)\n", (const char*)user, made->text, (unsigned)made->token_count,
                vkf_finish_string(made->finish));
-    else
+    else {
         fprintf(stderr, "%s: %s\n", vkf_result_string(result), vkf_error_message());
+        has_failed = 1;
+    }
 }
 
 static int ask(vkf_engine* engine, const char* prompt, vkf_engine_request request) {
@@ -50,5 +54,5 @@ int main(int argc, char** argv) {
     if (!ok) fprintf(stderr, "%s\n", vkf_error_message());
     vkf_constraint_destroy(constraint);
     vkf_engine_destroy(engine);
-    return ok ? 0 : 1;
+    return ok && !has_failed ? 0 : 1;
 }

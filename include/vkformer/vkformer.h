@@ -1030,8 +1030,8 @@ typedef struct vkf_engine_options {
     uint32_t context;   /**< tokens of a sequence at most, prompt included; 0: the model's, at most 4096 */
     /**
      * tokens whose keys and values are kept in all, a beginning that sequences have in common once; rounded up to whole
-     * pages of 64, at least `context`. 0: as many as `sequences` of the whole context have, at most 32768, but at least
-     * one of these
+     * pages of 64, at least `context`, or what the windows of one sequence take where all layers have one. 0: as many as
+     * `sequences` of the whole context have, at most 32768, but at least one of these
      */
     uint64_t cache_tokens;
     uint32_t prompt_chunk; /**< tokens of prompts that are read between two steps at most, 16 to 4096 */

@@ -29,6 +29,8 @@ TEST_CASE("Texts are told by their language", "[serve][languages]") {
     CHECK(first_of({"", "12345 !?", "\n"}).empty());
     CHECK(first_of({}).empty());
     CHECK(first_of({"\xff\xfe\xff"}).empty());
+    // Marks that are no text: a line break of word processors, a terminal's escape, a next line, what is no character.
+    CHECK(first_of({"Guten\vMorgen, wie\x1b[1m geht es\xc2\x85Ihnen heute\xef\xbf\xbf\xf0\x9f\xbf\xbe?"}) == "de");
     CHECK(first_of({"Guten", "Morgen", "wie geht es", "Ihnen"}) == "de");  // all together
 }
 

@@ -99,7 +99,7 @@ def turn(ask, process, seed, count, tokens):
 def compared(turns, ours, theirs, count, tokens):
     """Medians over the turns; `ours` and `theirs`: what asks, and whose process that is."""
     first, second = (ask(texts_of(0, count, tokens))[1] for ask, _ in (ours, theirs))
-    if cosine(first, second) < 0.9999:
+    if not cosine(first, second) >= 0.9999:
         sys.exit(f"the two find other vectors: their cosine is {cosine(first, second)}")
     found = [(turn(*ours, seed, count, tokens), turn(*theirs, seed, count, tokens)) for seed in range(1, turns + 1)]
     mine, others = ([pair[side][0] for pair in found] for side in (0, 1))

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstdio>  // IWYU pragma: keep: cld2's header takes FILE from it
 
 #include <cld2/public/compact_lang_det.h>
 #include <cld2/public/encodings.h>
 #include <unicode/locid.h>
+#include <unicode/unistr.h>
 
 namespace vkformer::serve {
 namespace {
@@ -33,6 +35,23 @@ icu::Locale with_script(icu::Locale locale) {
     return U_SUCCESS(error) ? likely : locale;
 }
 
+/// The detector gives up a text with control characters or with what is no character at all.
+bool is_blank(char32_t code) {
+    return (code < 0x20 && code != '\t' && code != '\n' && code != '\f' && code != '\r') ||
+           (code >= 0x7F && code < 0xA0) || (code >= 0xFDD0 && code < 0xFDF0) || (code & 0xFFFE) == 0xFFFE;
+}
+
+/// With blanks in place of those.
+std::string with_blanks(const std::string& text) {
+    icu::UnicodeString units = icu::UnicodeString::fromUTF8(text);
+    for (std::int32_t i = 0; i < units.length(); i = units.moveIndex32(i, 1))
+        if (is_blank(static_cast<char32_t>(units.char32At(i))))
+            units.replace(i, units.moveIndex32(i, 1) - i, static_cast<UChar32>(' '));
+    std::string result;
+    units.toUTF8String(result);
+    return result;
+}
+
 /// The beginning of a text that has at most so many bytes and ends with a character.
 std::string_view beginning(std::string_view text, std::size_t most) {
     if (text.size() <= most) return text;
@@ -48,6 +67,7 @@ std::vector<DetectedLanguage> detect_languages(std::span<const std::string> text
     std::string all;
     for (const std::string& text : texts)
         if (all.size() < kMostBytes) all.append(beginning(text, kMostBytes - all.size())).append("\n");
+    all = with_blanks(all);
     std::array<CLD2::Language, 3> languages{};
     std::array<int, 3> percent{};
     std::array<double, 3> scores{};

@@ -17,6 +17,25 @@ bool are_in(const std::vector<std::string>& names, const std::string& name) {
     return std::ranges::find(names, name) != names.end();
 }
 
+AttentionWeights mean_of_heads(const AttentionWeights& weights) {
+    AttentionWeights mean = {.kind = weights.kind,
+                             .layer = weights.layer,
+                             .heads = 1,
+                             .queries = weights.queries,
+                             .keys = weights.keys,
+                             .values = std::vector<float>(weights.queries * weights.keys)};
+    for (std::size_t i = 0; i < weights.values.size(); ++i)
+        mean.values[i % mean.values.size()] += weights.values[i] / static_cast<float>(weights.heads);
+    return mean;
+}
+
+CrossAttention cross_attention(const AttentionMaps& maps) {
+    CrossAttention cross = {.source = maps.source, .written = maps.written, .layers = {}};
+    for (const AttentionWeights& weights : maps.weights)
+        if (weights.kind == AttentionKind::cross) cross.layers.push_back(mean_of_heads(weights));
+    return cross;
+}
+
 }  // namespace
 
 bool TranslationLanguages::take(const std::string& from, const std::string& to) const {
@@ -65,8 +84,8 @@ Result<std::vector<Translated>> TranslationModel::translate(std::span<const std:
             continue;
         }
         VKFORMER_TRY(AttentionMaps maps, model_->attention(text));
-        Translation translation = std::move(maps.translation);
-        made.push_back({std::move(translation), std::move(maps)});
+        CrossAttention attention = cross_attention(maps);
+        made.push_back({std::move(maps.translation), std::move(attention)});
     }
     return made;
 }

@@ -2,6 +2,7 @@
 /// A translator under many clients.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -22,9 +23,15 @@ struct TranslationLanguages {
     bool take(const std::string& from, const std::string& to) const;
 };
 
+/// What each token of a translation was written from.
+struct CrossAttention {
+    std::vector<std::string> source, written;  ///< tokens
+    std::vector<AttentionWeights> layers;      ///< each with one head, the mean of all: [1, written, source]
+};
+
 struct Translated {
     Translation translation;
-    std::optional<AttentionMaps> attention;  ///< where it was asked for, and the text is not blank
+    std::optional<CrossAttention> attention;  ///< where it was asked for, and the text is not blank
 };
 
 class TranslationModel {
@@ -43,8 +50,10 @@ public:
     static Result<TranslationLanguages> languages_of(const std::string& name, const std::filesystem::path& path,
                                                      const ModelOptions& options);
     /// The group of requests that share calls.
-    static std::string group_of(const std::string& from, const std::string& to, bool with_attention = false) {
-        return from + ":" + to + (with_attention ? ":attention" : "");
+    static std::string group_of(const std::string& from, const std::string& to) { return from + ":" + to; }
+    /// That of a request with attention, which is alone: its weights take some megabytes, and its failure is nobody else's.
+    static std::string group_with_attention(const std::string& from, const std::string& to, std::uint64_t request) {
+        return group_of(from, to) + ":" + std::to_string(request);
     }
     Calls& calls() noexcept { return *calls_; }
     /// Sets what the model's gauges show now.

@@ -20,8 +20,10 @@ namespace {
 using json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostTranslated = 256;
-constexpr std::size_t kMostLookedAt =
-    512;  // bytes of a text with attention: what is computed and sent grows with the square
+/// Bytes of a text with attention: what is computed and sent grows with the square.
+constexpr std::size_t kMostLookedAt = 256;
+/// Percent of the letters that another language than the likeliest needs to be taken for the source's.
+constexpr double kLeastShare = 20;
 
 /// JSON, or a form as LibreTranslate's own clients send it; and its key, where the head has none.
 json body_of(const Request& request, const Access& access) {
@@ -65,10 +67,6 @@ private:
     std::vector<Source> sources_;
 };
 
-[[noreturn]] void refuse_without_detector() {
-    throw Refusal(501, "this server was built without its detector of languages (VKFORMER_WITH_LANGUAGES)");
-}
-
 /// What a source that is "auto" turned out to be.
 struct Source {
     std::string language;
@@ -76,16 +74,20 @@ struct Source {
 };
 
 /// The likeliest that is translated into the target, by the model that is named.
-Source detect_source(const SourceLanguages& sources, Fields& fields, std::span<const std::string> texts,
-                     const std::string& target) {
-    if (!can_detect_languages()) refuse_without_detector();
+Source detect_source(const ModelSet& models, const SourceLanguages& sources, const Call& call, Fields& fields,
+                     std::span<const std::string> texts, const std::string& target) {
+    if (!can_detect_languages())
+        throw Refusal(501, "this server was built without its detector of languages (VKFORMER_WITH_LANGUAGES)");
     const auto name = fields.text("model");
+    if (name) (void)models.get<TranslationModel>(call, name);  // which refuses what is none
     const auto fits = [&](const ModelSet::Entry& entry, const std::string& source) {
         return (!name || entry.spec.name == *name) && entry.languages.take(source, target);
     };
     const auto detected = detect_languages(texts);
-    for (const DetectedLanguage& language : detected)
+    for (const DetectedLanguage& language : detected) {
+        if (&language != &detected.front() && language.confidence < kLeastShare) continue;
         if (auto source = sources.find(language.tags, fits)) return {std::move(*source), language.confidence};
+    }
     if (detected.empty())
         fields.refuse("source", "what is written says too little of its language: say which one it is");
     fields.refuse("source", "it seems to be " + language_title(detected.front().code) + " (" + detected.front().code +
@@ -140,25 +142,20 @@ json others_of(const Translation& translation, std::size_t most) {
     return others;
 }
 
-/// What each token was written by: of every layer of cross-attention the mean of its heads, [layers][written][source].
-json as_json(const AttentionMaps& maps) {
+/// With [layers][written][source].
+json as_json(const CrossAttention& attention) {
     json layers = json::array();
-    for (const AttentionWeights& weights : maps.weights) {
-        if (weights.kind != AttentionKind::cross) continue;
+    for (const AttentionWeights& weights : attention.layers) {
         json rows = json::array();
         for (std::size_t query = 0; query < weights.queries; ++query) {
             json row = json::array();
-            for (std::size_t key = 0; key < weights.keys; ++key) {
-                double sum = 0;
-                for (std::size_t head = 0; head < weights.heads; ++head)
-                    sum += weights.values[(head * weights.queries + query) * weights.keys + key];
-                row.push_back(std::round(sum / static_cast<double>(weights.heads) * 1e4) / 1e4);
-            }
+            for (std::size_t key = 0; key < weights.keys; ++key)
+                row.push_back(std::round(double{weights.values[query * weights.keys + key]} * 1e4) / 1e4);
             rows.push_back(std::move(row));
         }
         layers.push_back(std::move(rows));
     }
-    return {{"source", maps.source}, {"written", maps.written}, {"layers", std::move(layers)}};
+    return {{"source", attention.source}, {"written", attention.written}, {"layers", std::move(layers)}};
 }
 
 /// A text or a list of them.
@@ -180,7 +177,7 @@ void translate(const ModelSet& models, const SourceLanguages& sources, const Acc
     auto [texts, is_list] = texts_of(fields);
     json detected;
     if (source == "auto") {
-        const Source found = detect_source(sources, fields, texts, target);
+        const Source found = detect_source(models, sources, call, fields, texts, target);
         source = found.language;
         detected = {{"confidence", found.confidence}, {"language", source}};
         if (is_list) detected = json(texts.size(), detected);
@@ -207,7 +204,9 @@ void translate(const ModelSet& models, const SourceLanguages& sources, const Acc
         if (with_attention) reply["attention"] = made.front().attention ? as_json(*made.front().attention) : json();
         of.reply(reply);
     };
-    submit(model.calls(), call, std::move(texts), answer, TranslationModel::group_of(source, target, with_attention));
+    submit(model.calls(), call, std::move(texts), answer,
+           with_attention ? TranslationModel::group_with_attention(source, target, call.request().number)
+                          : TranslationModel::group_of(source, target));
 }
 
 /// As the models spell them, where one translates from them.
@@ -217,7 +216,6 @@ void detect(const SourceLanguages& sources, const Access& access, const Call& ca
     const Texts texts = texts_of(fields);
     fields.pass_over({"api_key"});
     fields.finish();
-    if (!can_detect_languages()) refuse_without_detector();
     json found = json::array();
     for (const DetectedLanguage& language : detect_languages(texts.texts)) {
         const auto name = sources.find(language.tags, [](const ModelSet::Entry&, const std::string&) { return true; });
@@ -244,21 +242,25 @@ void list_languages(const ModelSet& models, const Call& call) {
 std::vector<Route> translation_routes(const ModelSet& models, const Access& access, const Limits& limits) {
     const std::vector<std::string_view> forms = {"application/json", "application/x-www-form-urlencoded"};
     const auto sources = std::make_shared<const SourceLanguages>(models);
-    return {{.method = "POST",
-             .path = "/translate",
-             .family = Family::libretranslate,
-             .body_bytes = limits.body_bytes,
-             .key_in_body = true,
-             .is_work = true,
-             .summary = "Texts from one language into another, as LibreTranslate's API has it",
-             .takes = forms,
-             .answer = [&models, &access, sources](const Call& call) { translate(models, *sources, access, call); }},
-            {.method = "GET",
-             .path = "/languages",
-             .family = Family::libretranslate,
-             .needs_key = false,
-             .summary = "Which languages are translated into which",
-             .answer = [&models](const Call& call) { list_languages(models, call); }},
+    std::vector<Route> routes = {
+        {.method = "POST",
+         .path = "/translate",
+         .family = Family::libretranslate,
+         .body_bytes = limits.body_bytes,
+         .key_in_body = true,
+         .is_work = true,
+         .summary = "Texts from one language into another, as LibreTranslate's API has it",
+         .takes = forms,
+         .answer = [&models, &access, sources](const Call& call) { translate(models, *sources, access, call); }},
+        {.method = "GET",
+         .path = "/languages",
+         .family = Family::libretranslate,
+         .needs_key = false,
+         .summary = "Which languages are translated into which",
+         .answer = [&models](const Call& call) { list_languages(models, call); }},
+    };
+    if (can_detect_languages())
+        routes.push_back(
             {.method = "POST",
              .path = "/detect",
              .family = Family::libretranslate,
@@ -266,7 +268,8 @@ std::vector<Route> translation_routes(const ModelSet& models, const Access& acce
              .key_in_body = true,
              .summary = "Which languages texts are written in, the likeliest first, as LibreTranslate's API has it",
              .takes = forms,
-             .answer = [&access, sources](const Call& call) { detect(*sources, access, call); }}};
+             .answer = [&access, sources](const Call& call) { detect(*sources, access, call); }});
+    return routes;
 }
 
 }  // namespace vkformer::serve

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -236,7 +237,13 @@ Result<std::uint64_t> submit(vkf_engine& engine, const vkf_engine_request& given
     auto id = engine.engine.submit(
         std::move(request), std::move(on_text),
         [asked](const Result<Generation>& result) {
-            if (asked->on_end) tell_end(asked->calls(), result);
+            if (asked->on_end) {
+                try {
+                    tell_end(asked->calls(), result);
+                } catch (const std::bad_alloc&) {  // for what it points to: nothing was told yet
+                    asked->on_end(asked->user, VKF_ERROR_OUT_OF_HOST_MEMORY, nullptr);
+                }
+            }
             asked->leave();
         },
         std::move(on_log_probs), std::move(on_prompt));

@@ -70,7 +70,9 @@ async function begin() {
     fill($("search-model"), names("embeddings"));
     languages = await (await ask("languages")).json();
     const sources = languages.filter((from) => from.targets.length).map(({ code }) => ({ value: code, text: titleOf(code) }));
-    fill($("from"), sources.length ? [{ value: "auto", text: "Detect" }, ...sources] : []);
+    const { paths } = await (await ask("openapi.json")).json();
+    const detecting = sources.length && paths["/detect"] ? [{ value: "auto", text: "Detect" }] : [];
+    fill($("from"), [...detecting, ...sources]);
     fillTargets();
     notice(models.every((model) => model.ready) ? "" : "Models are being loaded.");
     if (!models.every((model) => model.ready)) setTimeout(begin, 1000);
@@ -169,13 +171,14 @@ $("chat-clear").addEventListener("click", () => {
 let pending = null;
 let timer = 0;
 let translated = "";
+let translatedFrom = "";
 async function translate() {
   pending?.abort();
   pending = new AbortController();
   const q = $("source").value.split("\n");
   const source = $("from").value, target = $("to").value;
   if (!target || !q.join("").trim()) {
-    $("target").textContent = $("detected").textContent = "";
+    $("target").textContent = $("detected").textContent = translated = translatedFrom = "";
     look();
     return;
   }
@@ -183,7 +186,8 @@ async function translate() {
     const answer = await (await ask("translate", { q, source, target }, pending.signal)).json();
     translated = q.join("\n");
     $("target").textContent = answer.translatedText.join("\n");
-    $("detected").textContent = answer.detectedLanguage ? titleOf(answer.detectedLanguage[0].language) : "";
+    translatedFrom = answer.detectedLanguage?.[0].language ?? source;
+    $("detected").textContent = answer.detectedLanguage ? titleOf(translatedFrom) : "";
     notice("");
     look();
   } catch (error) {
@@ -192,6 +196,7 @@ async function translate() {
 }
 
 // Attention of the line with the cursor, where people look at it.
+const MOST_LOOKED_AT = 256;  // bytes, as the server has it
 let maps = null;
 let looking = null;
 let looked = "";
@@ -239,23 +244,28 @@ function draw() {
 async function look() {
   looking?.abort();
   const q = lineAtCursor();
-  const source = $("from").value, target = $("to").value;
+  const target = $("to").value;
   if (!$("attention").open) return;
   looked = q;
-  if (!target || !q.trim()) {
+  if (!target || !translatedFrom || !q.trim() || new TextEncoder().encode(q).length > MOST_LOOKED_AT) {
     maps = null;
     draw();
+    if (q.trim() && translatedFrom) $("map").textContent = `Only lines of at most ${MOST_LOOKED_AT} bytes are looked at.`;
     return;
   }
   looking = new AbortController();
   try {
-    maps = (await (await ask("translate", { q, source, target, attention: true }, looking.signal)).json()).attention;
+    const body = { q, source: translatedFrom, target, attention: true };
+    maps = (await (await ask("translate", body, looking.signal)).json()).attention;
     const count = maps.layers.length;
     if ($("layer").options.length !== count + 1) {
       fill($("layer"), Array.from({ length: count + 1 }, (_, i) => ({ value: i, text: i ? String(i) : "Mean of all" })));
     }
     draw();
   } catch (error) {
+    if (error.name === "AbortError") return;
+    maps = null;
+    draw();
     tell(error);
   }
 }
