@@ -224,7 +224,7 @@ void detect(const SourceLanguages& sources, const Access& access, const Call& ca
     call.reply(found);
 }
 
-void list_languages(const ModelSet& models, const Call& call) {
+json list_of_languages(const ModelSet& models) {
     std::map<std::string, std::set<std::string>> targets;
     for (const auto& entry : models.entries()) {
         const auto& [from_these, into, are_many] = entry->languages;
@@ -234,7 +234,7 @@ void list_languages(const ModelSet& models, const Call& call) {
     json list = json::array();
     for (const auto& [code, into] : targets)
         list.push_back({{"code", code}, {"name", language_title(code)}, {"targets", into}});
-    call.reply(list);
+    return list;
 }
 
 }  // namespace
@@ -242,6 +242,7 @@ void list_languages(const ModelSet& models, const Call& call) {
 std::vector<Route> translation_routes(const ModelSet& models, const Access& access, const Limits& limits) {
     const std::vector<std::string_view> forms = {"application/json", "application/x-www-form-urlencoded"};
     const auto sources = std::make_shared<const SourceLanguages>(models);
+    const auto languages = std::make_shared<const json>(list_of_languages(models));
     std::vector<Route> routes = {
         {.method = "POST",
          .path = "/translate",
@@ -257,7 +258,7 @@ std::vector<Route> translation_routes(const ModelSet& models, const Access& acce
          .family = Family::libretranslate,
          .needs_key = false,
          .summary = "Which languages are translated into which",
-         .answer = [&models](const Call& call) { list_languages(models, call); }},
+         .answer = [languages](const Call& call) { call.reply(*languages); }},
     };
     if (can_detect_languages())
         routes.push_back(
