@@ -19,7 +19,7 @@ namespace vkformer {
 
 struct EngineOptions {
     /// Device, precision, storage, context and shaders as of a generator. batch: sequences that are decoded together at most, 1 to 64. No
-    /// beams; a context of at most the model's original one.
+    /// beams, draft or should_stop; a context of at most the model's original one.
     GeneratorOptions generator = {.batch = 8};
     /// Tokens whose keys and values are kept in all, a beginning that sequences have in common once; rounded up to whole pages of 64. 0: as
     /// many as `batch` sequences of the whole context have, at most 32,768, but at least one of these. Where all layers see a window, a

@@ -383,6 +383,8 @@ Result<GenerationEngine> GenerationEngine::load(const std::filesystem::path& pat
         return invalid("an engine generates one sequence per request: leave out the beams");
     if (!options.generator.draft.empty())
         return invalid("a draft model guesses for one text at a time, which a Generator makes: leave it out");
+    if (options.generator.should_stop)
+        return invalid("an engine never asks should_stop: cancel() ends a request, and its destructor all");
     api::OpeningBackend opening(api::open_options(options.generator));
     VKFORMER_TRY(auto language, api::load_language_model(path, options.generator.adapters));
     const models::Decoder& model = *language.model;

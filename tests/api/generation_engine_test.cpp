@@ -402,6 +402,7 @@ TEST_CASE("a full queue and what an engine cannot do are refused", "[api][engine
     CHECK(options_refused({.generator = {.batch = 65}}) == ErrorCode::InvalidArgument);
     CHECK(options_refused({.prompt_chunk = 1}) == ErrorCode::InvalidArgument);
     CHECK(options_refused({.generator = {.beam_search = {.beams = 2}}}) == ErrorCode::InvalidArgument);
+    CHECK(options_refused({.generator = {.should_stop = [] { return false; }}}) == ErrorCode::InvalidArgument);
     CHECK(options_refused({.cache_tokens = 64}) == ErrorCode::InvalidArgument);
     CHECK(options_refused({.prompt_lookup = 65}) == ErrorCode::InvalidArgument);
     check_refused(engine.submit({.prompt = prompt, .options = {.prompt_lookup = 4}}, {}, {}),
