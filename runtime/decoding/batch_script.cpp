@@ -148,7 +148,7 @@ void BatchScript::finish_ended() {
         const auto answer = std::span(sequence.tokens).subspan(sequence.asked.sequence.prompt.size());
         on_end_(sequence.id, {.tokens = {answer.begin(), answer.end()},
                               .finish = sequence.finish,
-                              .reused = sequence.reused,
+                              .reused = sequence.reused.value_or(0),
                               .failure = sequence.has_no_choice ? no_choice() : sequence.constraint.failure()});
     };
     const auto has_ended = [](const Running& sequence) { return sequence.finish != FinishReason::none; };
@@ -192,7 +192,7 @@ bool BatchScript::find_pages(Running& sequence) {
         release(sequence);
         return false;
     }
-    if (sequence.generated() == 0) {
+    if (!sequence.reused) {
         sequence.reused = static_cast<std::uint32_t>(sequence.cached);
         counts_.reused_tokens += sequence.cached;
     }

@@ -96,7 +96,7 @@ private:
         std::size_t cached = 0;            // of them, whose keys and values are in the pages, or were
         SequencePages pages{};
         std::uint32_t slot = 0;  // of the states, where the model keeps some
-        std::uint32_t reused = 0;
+        std::optional<std::uint32_t> reused{};  // what it found when it first came in, not what it had itself
         FinishReason finish = FinishReason::none;
         SequenceConstraint constraint{};
         std::vector<StepLogProbs> prompt_log_probs{};  // until they are told
