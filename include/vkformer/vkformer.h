@@ -14,8 +14,8 @@
  *   keeps a pointer into them.
  * - Threads. A handle is used by one thread at a time; distinct handles by distinct threads at will, also those of one
  *   vkf_device. A vkf_device itself, a vkf_model, a vkf_constraint and a vkf_engine may be used by several threads at
- *   once, but for destroying, evicting and trimming them. Functions that touch the caller's queue say so; they take the caller's lock around
- *   vkQueueSubmit alone.
+ *   once, but for destroying, evicting and trimming them. Functions that touch the caller's queue say so; they take the
+ *   caller's lock around vkQueueSubmit alone.
  * - Lifetimes. The caller's instance, device and callbacks outlive the vkf_device; a vkf_device may be destroyed
  *   before what was made from it, it then goes with the last of them. What the GPU still executes must not be
  *   destroyed: work that vkformer submitted itself is waited for, for work that the caller submitted the caller waits.

@@ -73,20 +73,15 @@ Result<std::vector<Translated>> TranslationModel::translate(std::span<const std:
         chosen_ = pair;
     }
     std::vector<Translated> made;
-    if (second == group.npos) {
+    const auto is_blank = [](const std::string& text) { return text.find_first_not_of(" \t\r\n") == text.npos; };
+    if (second == group.npos || is_blank(texts.front())) {
         VKFORMER_TRY(auto translations, model_->translate(texts));
         for (Translation& translation : translations) made.push_back({std::move(translation), std::nullopt});
         return made;
     }
-    for (const std::string& text : texts) {
-        if (text.find_first_not_of(" \t\r\n") == text.npos) {
-            made.push_back({{.text = text, .tokens = {}, .score = {}, .further = {}}, std::nullopt});
-            continue;
-        }
-        VKFORMER_TRY(AttentionMaps maps, model_->attention(text));
-        CrossAttention attention = cross_attention(maps);
-        made.push_back({std::move(maps.translation), std::move(attention)});
-    }
+    VKFORMER_TRY(AttentionMaps maps, model_->attention(texts.front()));  // there is one
+    CrossAttention attention = cross_attention(maps);
+    made.push_back({std::move(maps.translation), std::move(attention)});
     return made;
 }
 

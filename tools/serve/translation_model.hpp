@@ -65,7 +65,7 @@ private:
     Result<std::vector<Translated>> translate(std::span<const std::string> texts);
 
     std::string name_;
-    std::optional<std::string> chosen_;  // of a model of many languages: "from:to" that it translates for now
+    std::optional<std::string> chosen_;  // of a model of many languages: the "from:to" of its last call
     std::optional<Translator> model_;
     std::unique_ptr<Calls> calls_;
 };
