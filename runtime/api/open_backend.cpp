@@ -102,7 +102,7 @@ Result<OpenedBackend> OpeningBackend::get(const MakeWorkloads& workloads) {
 Result<OpenedBackend> OpeningBackend::choose(const MakeWorkloads& workloads) {
     if (!found_.valid()) return open_cpu(options_);
     VKFORMER_TRY(Found found, found_.get());
-    auto* const ladder = dynamic_cast<tuning::Ladder*>(found.chooser.get());
+    auto* const ladder = cast_to<tuning::Ladder>(found.chooser.get());
     if (options_.device == "auto" && workloads && ladder) {
         VKFORMER_TRY(const AutoChoice choice, measure_and_choose(*found.backend, *ladder, options_, workloads));
         if (choice == AutoChoice::cpu) return open_cpu(options_);
@@ -114,7 +114,7 @@ Result<OpenedBackend> OpeningBackend::choose(const MakeWorkloads& workloads) {
 
 void choose_chunks(const graph::Backend& backend, decoding::DecoderSessionOptions& options) noexcept {
     constexpr double kSecondsOnGpus = 0.1;
-    const auto* const device = dynamic_cast<const vulkan::VulkanBackend*>(&backend);
+    const auto* const device = cast_to<const vulkan::VulkanBackend>(&backend);
     if (!device || device->capabilities().is_cpu()) return;
     options.chunk_seconds = kSecondsOnGpus;
     options.run_tokens = decoding::DecoderSessionOptions::kRunTokensOnGpus;

@@ -28,6 +28,7 @@ class CpuStore final : public graph::TensorStore {
 public:
     CpuStore(QuantizedProducts quantized, std::shared_ptr<graph::StoredBytes> stored)
         : products(quantized), share(std::move(stored)) {}
+    const void* type() const noexcept override { return &kTypeTag<CpuStore>; }
     QuantizedProducts products;
     std::mutex mutex;  // of weights: programs of several threads share them
     graph::StoreShare share;
@@ -249,8 +250,8 @@ public:
 
     Result<std::unique_ptr<graph::Program>> compile(graph::Plan plan, std::shared_ptr<graph::TensorStore> weights,
                                                     std::shared_ptr<graph::TensorStore> states) override {
-        const auto own_weights = std::dynamic_pointer_cast<CpuStore<T>>(weights);
-        const auto own_states = std::dynamic_pointer_cast<CpuStore<T>>(states);
+        const auto own_weights = cast_to<CpuStore<T>>(weights);
+        const auto own_states = cast_to<CpuStore<T>>(states);
         if (!own_weights || !own_states)
             return Error{ErrorCode::InvalidArgument, name() + ": the tensor stores are not of this backend"};
         try {
@@ -403,8 +404,8 @@ std::vector<std::uint64_t> weight_bytes(const graph::Graph& graph) {
 }
 
 Result<void> run_node(graph::Program& cpu_program, std::size_t node_index) {
-    if (auto* const program = dynamic_cast<CpuProgram<double>*>(&cpu_program)) return program->run_node(node_index);
-    if (auto* const program = dynamic_cast<CpuProgram<float>*>(&cpu_program)) return program->run_node(node_index);
+    if (auto* const program = cast_to<CpuProgram<double>>(&cpu_program)) return program->run_node(node_index);
+    if (auto* const program = cast_to<CpuProgram<float>>(&cpu_program)) return program->run_node(node_index);
     return Error{ErrorCode::InvalidArgument, "run_node: the program is not one of a CPU backend"};
 }
 

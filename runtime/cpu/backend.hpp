@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/type_tag.hpp"
 #include "cpu/tensor.hpp"
 #include "graph/program.hpp"
 
@@ -24,6 +25,7 @@ public:
     /// By tensor id; views have none. Made by the backend.
     using Tensors = std::vector<std::shared_ptr<CpuTensor<T>>>;
     CpuProgram(graph::Plan plan, Tensors tensors) : plan_(std::move(plan)), tensors_(std::move(tensors)) {}
+    const void* type() const noexcept override { return &kTypeTag<CpuProgram>; }
 
     Result<void> write(graph::Value tensor, std::span<const float> values) override;
     Result<void> write(graph::Value tensor, std::span<const std::int32_t> values) override;

@@ -24,6 +24,8 @@ namespace vkformer::graph {
 class TensorStore {
 public:
     virtual ~TensorStore() = default;
+    /// This and those below are for cast_to.
+    virtual const void* type() const noexcept { return nullptr; }
 };
 
 /// What the stores of a backend hold.
@@ -53,6 +55,7 @@ private:
 class Program {
 public:
     virtual ~Program() = default;
+    virtual const void* type() const noexcept { return nullptr; }
 
     /// Host → tensor, the whole tensor at once: inputs and states; for tests any tensor but weights. Float tensors take floats
     /// (rounded to nearest even where stored as f16), i32 tensors integers. Waits for submitted runs. Errors:
@@ -82,6 +85,7 @@ public:
 class Backend {
 public:
     virtual ~Backend() = default;
+    virtual const void* type() const noexcept { return nullptr; }
 
     /// "llvmpipe (LLVM 15.0.6, 256 bits)", "CPU (float)"
     virtual std::string name() const = 0;

@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 
+#include "core/type_tag.hpp"
 #include "tuning/verdicts.hpp"
 #include "vulkan/variants.hpp"
 
@@ -82,6 +83,7 @@ std::string best_of(const std::vector<Trial>& trials);
 class Ladder : public vulkan::VariantChooser {
 public:
     explicit Ladder(LadderOptions options) : options_(std::move(options)) {}
+    const void* type() const noexcept override { return &kTypeTag<Ladder>; }
 
     /// Errors: DeviceLost, Vulkan (an op whose variants are all wrong: the device cannot be used), out of memory.
     Result<vulkan::ChosenVariants> choose(vulkan::VulkanBackend& backend, const graph::Plan& plan) override;

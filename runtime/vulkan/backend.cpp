@@ -158,8 +158,8 @@ Result<std::unique_ptr<VulkanProgram>> VulkanBackend::compile_program(graph::Pla
                                                                       std::shared_ptr<graph::TensorStore> weights,
                                                                       std::shared_ptr<graph::TensorStore> states,
                                                                       const ProgramOptions& options) {
-    auto weight_store = std::dynamic_pointer_cast<VulkanStore>(std::move(weights));
-    auto state_store = std::dynamic_pointer_cast<VulkanStore>(std::move(states));
+    auto weight_store = cast_to<VulkanStore>(std::move(weights));
+    auto state_store = cast_to<VulkanStore>(std::move(states));
     if (!weight_store || !state_store)
         return Error{ErrorCode::InvalidArgument, "compile: the stores must come from this backend's make_store()"};
     return VulkanProgram::create(device_, pipelines_, clock_, std::move(plan), std::move(weight_store),

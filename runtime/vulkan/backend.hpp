@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/platform/system.hpp"
+#include "core/type_tag.hpp"
 #include "graph/program.hpp"
 #include "vulkan/pipeline_statistics.hpp"
 #include "vulkan/program.hpp"
@@ -60,6 +61,7 @@ public:
     static Result<std::unique_ptr<VulkanBackend>> on(std::shared_ptr<Device> device,
                                                      const BackendOptions& options = {});
 
+    const void* type() const noexcept override { return &kTypeTag<VulkanBackend>; }
     std::string name() const override { return device_->capabilities().name; }
     std::shared_ptr<graph::TensorStore> make_store() override {
         return std::make_shared<VulkanStore>(device_, stored_);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/type_tag.hpp"
 #include "graph/program.hpp"
 #include "vulkan/bound_dispatch.hpp"
 #include "vulkan/image_reader.hpp"
@@ -63,6 +64,7 @@ public:
                                                          std::shared_ptr<VulkanStore> states,
                                                          const ProgramOptions& options);
     ~VulkanProgram() override;
+    const void* type() const noexcept override { return &kTypeTag<VulkanProgram>; }
 
     Result<void> write(graph::Value tensor, std::span<const float> values) override;
     Result<void> write(graph::Value tensor, std::span<const std::int32_t> values) override;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/type_tag.hpp"
 #include "graph/program.hpp"
 #include "vulkan/memory.hpp"
 #include "vulkan/pieces.hpp"
@@ -28,6 +29,7 @@ public:
     explicit VulkanStore(std::shared_ptr<Device> device,
                          std::shared_ptr<graph::StoredBytes> stored = std::make_shared<graph::StoredBytes>())
         : device_(std::move(device)), share_(std::move(stored)) {}
+    const void* type() const noexcept override { return &kTypeTag<VulkanStore>; }
 
     /// Makes sure that every tensor of `kind` in the plan, or each of its pieces, has an entry: new weights are read in place or converted and uploaded, new
     /// states are zero. Errors: ShapeMismatch (an entry of that name differs), out of memory, Vulkan.

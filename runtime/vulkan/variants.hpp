@@ -67,6 +67,8 @@ using ChosenVariants = std::vector<std::string>;
 class VariantChooser {
 public:
     virtual ~VariantChooser() = default;
+    /// For cast_to.
+    virtual const void* type() const noexcept { return nullptr; }
     /// Errors: those of the device, where it measures.
     virtual Result<ChosenVariants> choose(VulkanBackend& backend, const graph::Plan& plan) = 0;
 };

@@ -156,7 +156,7 @@ TEST_CASE("one node runs alone, on operands that the caller has written", "[cpu]
     const auto program = must(cpu::make_cpu_backend<double>()->compile(
         graph::make_plan(g, {.fuse = false, .all_outputs = true}), cpu::make_cpu_backend<double>()->make_store(),
         cpu::make_cpu_backend<double>()->make_store()));
-    auto& cpu_program = dynamic_cast<cpu::CpuProgram<double>&>(*program);
+    auto& cpu_program = *cast_to<cpu::CpuProgram<double>>(program.get());
     must(cpu_program.write(x, std::vector<double>{1e-20, 2}));
     must(cpu_program.write(y, std::vector<double>{1, 0x1p-40}));
     must(cpu::run_node(*program, 1));

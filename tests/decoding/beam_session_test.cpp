@@ -75,7 +75,7 @@ TEST_CASE("beam searches find what Hugging Face's generate finds", "[decoding][d
     CAPTURE(backend.name(), name);
     const models::Decoder model = load_decoder_case(name);
     const json entries = read_json(goldens_dir() / "decoders" / name / "beams.json");
-    const bool is_cpu = dynamic_cast<const vulkan::VulkanBackend*>(&backend) == nullptr;
+    const bool is_cpu = cast_to<const vulkan::VulkanBackend>(&backend) == nullptr;
     // On devices, which compile a program for each: an early stop, and all rules on tokens with two ends.
     const std::size_t stride = is_cpu || std::getenv("VKFORMER_TEST_THOROUGH") ? 1 : 3;
     for (std::size_t i = stride - 1; i < entries.size(); i += stride) {

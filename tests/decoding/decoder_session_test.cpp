@@ -23,7 +23,7 @@ using decoding::Request;
 /// All on the CPU; on a device the beginning, or all with VKFORMER_TEST_THOROUGH=1.
 std::size_t tokens_to_check(const graph::Backend& backend, const Greedy& greedy) {
     constexpr std::size_t kOnDevices = 24;
-    const bool is_cpu = dynamic_cast<const vulkan::VulkanBackend*>(&backend) == nullptr;
+    const bool is_cpu = cast_to<const vulkan::VulkanBackend>(&backend) == nullptr;
     return is_cpu || std::getenv("VKFORMER_TEST_THOROUGH") ? greedy.continuation.size() : kOnDevices;
 }
 

@@ -257,7 +257,7 @@ TEST_CASE("T5 goes by dense_act_fn and is_gated_act where they differ from feed_
         fs::copy(goldens_dir() / "encoder_decoders" / name, model);
         write_config_with(model, fields);
         const auto loaded = must(models::load_encoder_decoder(model));
-        return dynamic_cast<const models::Seq2Seq&>(*loaded).config().activation;
+        return static_cast<const models::Seq2Seq&>(*loaded).config().activation;
     };
     using graph::Activation;
     CHECK(load("t5_d22_relu", json::object()) == Activation::relu);

@@ -96,7 +96,7 @@ namespace {
 
 /// The program with that variant in every node that has it.
 Result<std::unique_ptr<graph::Program>> compile(graph::Backend& backend, graph::Plan plan, const std::string& variant) {
-    auto* const device = dynamic_cast<vulkan::VulkanBackend*>(&backend);
+    auto* const device = cast_to<vulkan::VulkanBackend>(&backend);
     if (!device || variant.empty()) return backend.compile(std::move(plan), backend.make_store(), backend.make_store());
     vulkan::ProgramOptions options{.check_memory = true};
     for (const graph::Node& node : plan.graph.nodes()) {
@@ -112,7 +112,7 @@ Result<std::unique_ptr<graph::Program>> compile(graph::Backend& backend, graph::
 
 /// The backend's share of the names that a node of the plan has a variant of; one empty name for a backend without variants.
 std::set<std::string> OpCase::variant_names(graph::Backend& backend) const {
-    const auto* const device = dynamic_cast<vulkan::VulkanBackend*>(&backend);
+    const auto* const device = cast_to<vulkan::VulkanBackend>(&backend);
     if (!device) return {""};
     const graph::Plan plan = graph::make_plan(graph, {.fuse = false});
     std::set<std::string> names;
@@ -182,7 +182,7 @@ void OpCase::check(graph::Backend& backend, std::uint32_t runs) const {
 
 void OpCase::check_variant(graph::Backend& backend, const std::string& variant) const {
     REQUIRE_FALSE(results_.empty());
-    const auto& device = dynamic_cast<vulkan::VulkanBackend&>(backend).capabilities();
+    const auto& device = cast_to<vulkan::VulkanBackend>(&backend)->capabilities();
     const graph::Plan plan = graph::make_plan(graph, {.fuse = false});
     REQUIRE(std::ranges::any_of(plan.graph.nodes(), [&](const graph::Node& node) {
         return vulkan::find_kernel(vulkan::fitting_kernels(node.op, {plan.graph, device}), variant) != nullptr;

@@ -60,7 +60,7 @@ Result<std::unique_ptr<graph::Program>> compile(const Target& target, const grap
 
 vulkan::VulkanProgram* profiled(graph::Program& program, const Target& target) {
     const bool has_timestamps = target.vulkan && target.vulkan->capabilities().timestamp_valid_bits > 0;
-    return has_timestamps ? dynamic_cast<vulkan::VulkanProgram*>(&program) : nullptr;
+    return has_timestamps ? cast_to<vulkan::VulkanProgram>(&program) : nullptr;
 }
 
 /// A program of several runs of a case: over copies of the operands, or the same again and again.
@@ -278,7 +278,7 @@ Result<Measurement> measure(const CheckedCase& c, const Target& target, const Me
 }
 
 double warm_up_seconds_for(const graph::Backend& backend) {
-    const auto* const vulkan = dynamic_cast<const vulkan::VulkanBackend*>(&backend);
+    const auto* const vulkan = cast_to<const vulkan::VulkanBackend>(&backend);
     return vulkan && !vulkan->capabilities().is_cpu() ? 0.3 : 0;
 }
 

@@ -165,7 +165,7 @@ Result<int> bench_decoder(const BenchModelCommand& given, const models::Opened<m
     VKFORMER_TRY(DecoderCost cost, measure_rates(model, options, command, *device.backend));
     VKFORMER_TRY(const graph::Graph step, step_graph(model, options, command.beams));
     const graph::Plan step_plan = graph::make_plan_for(*device.backend, step);
-    auto* const vulkan_backend = dynamic_cast<vulkan::VulkanBackend*>(device.backend.get());
+    auto* const vulkan_backend = cast_to<vulkan::VulkanBackend>(device.backend.get());
     const std::vector<std::uint64_t> weights = weight_bytes(step_plan.graph, vulkan_backend != nullptr);
     cost.bytes_per_token = weight_bytes_read(step_plan.graph, weights);
     cost.device_bytes = device_bytes(step_plan, weights);

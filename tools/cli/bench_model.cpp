@@ -59,7 +59,7 @@ Result<BenchDevices> open_devices(const BenchModelCommand& command, const models
     VKFORMER_TRY(devices.opened, api::open_backend(open, [&] {
                      return api::default_workloads(model, command.device.dtype_value(), command.weights.format());
                  }));
-    if (dynamic_cast<const vulkan::VulkanBackend*>(devices.opened.backend.get())) {
+    if (cast_to<const vulkan::VulkanBackend>(devices.opened.backend.get())) {
         VKFORMER_TRY(auto chooser, api::make_chooser(open));
         VKFORMER_TRY(devices.profiler, vulkan::VulkanBackend::create(command.device.device,
                                                                      {.profile = true, .chooser = std::move(chooser)}));

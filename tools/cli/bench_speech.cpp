@@ -221,7 +221,7 @@ Result<int> bench_speech(const BenchModelCommand& command, const models::Opened<
                      return api::default_workloads(opened, command.device.dtype_value(), command.weights.format());
                  }));
     if (!command.device.quiet) std::fprintf(stderr, "vkformer: device: %s\n", device.description.c_str());
-    auto* const vulkan_backend = dynamic_cast<vulkan::VulkanBackend*>(device.backend.get());
+    auto* const vulkan_backend = cast_to<vulkan::VulkanBackend>(device.backend.get());
 
     VKFORMER_TRY(const SpeechCost cost, bench.measure(*device.backend));
     VKFORMER_TRY(const SpeechPrograms programs, programs_of(bench, vulkan_backend != nullptr));
