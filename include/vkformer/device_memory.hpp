@@ -9,7 +9,7 @@ namespace vkformer {
 
 /// Bytes, now. A model's weights and caches are made by its first call, what the call works with grows with the largest one.
 struct DeviceMemory {
-    /// Copied to the device, or read where the host has them (by the CPU backend, and by Vulkan devices that are CPUs).
+    /// Copied to the device, or read where the host has them (by the CPU backend, by Vulkan devices that are CPUs, and what Offload says).
     std::uint64_t weights = 0;
     std::uint64_t caches = 0;  ///< keys and values, and what else stays from step to step
     std::uint64_t other = 0;   ///< activations, copies under way; the CPU backend does not count its own

@@ -15,6 +15,7 @@
 
 #include "vkformer/device_memory.hpp"
 #include "vkformer/export.h"
+#include "vkformer/offload.hpp"
 #include "vkformer/precision.hpp"
 #include "vkformer/result.hpp"
 
@@ -35,6 +36,8 @@ struct EncoderOptions {
     /// Asked between the submits of a call, on its thread; true ends the call with Cancelled, and the next call is as good as
     /// any. A submit has one batch of an encoder, a piece of a prompt, or up to 16 steps of a decoder. Empty: never asked.
     std::function<bool()> should_stop;
+    /// Weights that stay in the host's memory. Without a report of its own, on_progress is told.
+    Offload offload;
 };
 
 struct EmbedderOptions : EncoderOptions {

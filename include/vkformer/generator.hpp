@@ -17,6 +17,7 @@
 #include "vkformer/constraint.hpp"
 #include "vkformer/export.h"
 #include "vkformer/log_probs.hpp"
+#include "vkformer/offload.hpp"
 #include "vkformer/precision.hpp"
 #include "vkformer/result.hpp"
 #include "vkformer/weight_storage.hpp"
@@ -93,6 +94,8 @@ struct GeneratorOptions {
     std::map<std::string, std::string> shader_variants;
     std::function<void(const std::string&)> on_progress;  ///< told what is being done; empty: all done
     std::function<bool()> should_stop;                    ///< as of TranslatorOptions
+    /// Weights that stay in the host's memory. Without a report of its own, on_progress is told.
+    Offload offload;
 };
 
 struct GenerateOptions {

@@ -15,6 +15,7 @@
 
 #include "vkformer/device_memory.hpp"
 #include "vkformer/export.h"
+#include "vkformer/offload.hpp"
 #include "vkformer/precision.hpp"
 #include "vkformer/result.hpp"
 #include "vkformer/weight_storage.hpp"
@@ -59,6 +60,8 @@ struct TranscriberOptions {
     std::map<std::string, std::string> shader_variants;
     std::function<void(const std::string&)> on_progress;
     std::function<bool()> should_stop;
+    /// Weights that stay in the host's memory. Without a report of its own, on_progress is told.
+    Offload offload;
 };
 
 struct SpokenWord {

@@ -214,9 +214,17 @@ typedef struct vkf_device_options {
      */
     const vkf_variant* named_variants;
     uint32_t named_variant_count;
+    /**
+     * so many bytes of weights stay in the host's memory, where the device reads them over its bus, step by step, outside
+     * memory_budget; those go first of which a token needs least (looked-up tables, experts). VKF_OFFLOAD_REST: those that
+     * do not fit the device beside what else it computes with. `log` is told what it costs. The device must have memory
+     * that is not its own (else VKF_ERROR_MISSING_FEATURE). 0: none. Not for VKF_DEVICE_CPU
+     */
+    uint64_t offload_bytes;
 } vkf_device_options;
+#define VKF_OFFLOAD_REST UINT64_MAX
 #define VKF_DEVICE_OPTIONS_INIT \
-    { sizeof(vkf_device_options), VKF_VARIANTS_DEFAULT, 0, NULL, VK_NULL_HANDLE, NULL, 0, NULL, NULL, NULL, 0 }
+    { sizeof(vkf_device_options), VKF_VARIANTS_DEFAULT, 0, NULL, VK_NULL_HANDLE, NULL, 0, NULL, NULL, NULL, 0, 0 }
 
 /** An application's device. */
 typedef struct vkf_adopt_info {
@@ -1056,11 +1064,12 @@ typedef struct vkf_engine_options {
      */
     void (*on_progress)(void* user, const char* message);
     void* user; /**< for on_progress */
+    uint64_t offload_bytes; /**< as of vkf_device_options; on_progress is told. The processor passes it over */
 } vkf_engine_options;
 #define VKF_ENGINE_OPTIONS_INIT                                                                                       \
     {                                                                                                                 \
         sizeof(vkf_engine_options), NULL, 8, 0, 0, 256, 1024, 0, VKF_F32, VK_TRUE, VK_FALSE, VK_FALSE, 0, NULL, NULL, \
-            0, NULL, NULL                                                                                             \
+            0, NULL, NULL, 0                                                                                          \
     }
 
 /**
@@ -1298,7 +1307,7 @@ VKFORMER_API vkf_result vkf_engine_query_stats(const vkf_engine* engine, vkf_eng
 /** Bytes, now. Weights and caches are made by the first request. */
 typedef struct vkf_engine_memory {
     uint32_t struct_size;
-    uint64_t weights; /**< copied to the device, or read where the host has them */
+    uint64_t weights; /**< copied to the device, or read where the host has them, offloaded ones too */
     uint64_t caches;  /**< keys and values, and what else stays from step to step */
     uint64_t other;   /**< activations, copies under way; not counted on the processor */
     uint64_t budget;  /**< what all three may come to, by VK_EXT_memory_budget; 0: none known */

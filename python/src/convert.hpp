@@ -72,6 +72,7 @@ struct CommonOptions {
     bool f16 = false;
     bool plain_shaders = false;
     std::map<std::string, std::string> shader_variants;
+    std::uint64_t offload_bytes = 0;
 
     template <class Options>
     Options in(Options options) const {
@@ -79,6 +80,7 @@ struct CommonOptions {
         options.precision = f16 ? Precision::f16 : Precision::f32;
         options.plain_shaders = plain_shaders;
         options.shader_variants = shader_variants;
+        options.offload.bytes = offload_bytes;
         return options;
     }
 };

@@ -21,13 +21,15 @@ NB_MODULE(_core, module) {
         .def(
             "__init__",
             [](CommonOptions* self, const nb::str& device, bool f16, bool plain_shaders,
-               std::map<std::string, std::string> shader_variants) {
+               std::map<std::string, std::string> shader_variants, std::uint64_t offload_bytes) {
                 new (self) CommonOptions{.device = text_of(device),
                                          .f16 = f16,
                                          .plain_shaders = plain_shaders,
-                                         .shader_variants = std::move(shader_variants)};
+                                         .shader_variants = std::move(shader_variants),
+                                         .offload_bytes = offload_bytes};
             },
-            nb::arg("device"), nb::arg("f16"), nb::arg("plain_shaders"), nb::arg("shader_variants"));
+            nb::arg("device"), nb::arg("f16"), nb::arg("plain_shaders"), nb::arg("shader_variants"),
+            nb::arg("offload_bytes"));
 
     module.def("devices", [] {
         const auto found = value_of([] {

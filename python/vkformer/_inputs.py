@@ -36,11 +36,19 @@ def common(
     plain_shaders: bool = False,
     shader_variants: Mapping[str, str] | None = None,
     on_progress: Callable[[str], object] | None = None,
+    offload: int | Literal["auto"] = 0,
 ) -> tuple[_core.CommonOptions, Callable[[str], object] | None]:
     """What all models take, and what is called while one loads."""
     name = device_choice(device)
     choice(dtype, "dtype", ("f32", "f16"))
-    return _core.CommonOptions(name, dtype == "f16", bool(plain_shaders), variants_by_op(shader_variants)), on_progress
+    variants = variants_by_op(shader_variants)
+    return _core.CommonOptions(name, dtype == "f16", bool(plain_shaders), variants, offload_bytes(offload)), on_progress
+
+
+def offload_bytes(offload: int | Literal["auto"]) -> int:
+    if offload == "auto":
+        return _UINT64_MAX
+    return uint(offload, "offload", _UINT64_MAX - 1)
 
 
 def converts_weights(weights: str) -> bool:

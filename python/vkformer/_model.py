@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, Protocol, Self, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, Self, TypedDict, TypeVar
 
 from . import _core
 from ._errors import CancelledError, UnknownFieldWarning
@@ -30,11 +30,14 @@ class CommonArguments(TypedDict, total=False):
         are quantised.
     shader_variants: op → variant, before what was measured; ``vkformer tune --list`` names them.
     on_progress: called with a text about what is being tried while the model loads.
+    offload: bytes of weights that stay in the host's memory, where a GPU reads them over its bus, step by step; "auto":
+        those that do not fit the device. on_progress is told what it costs. The CPU passes it over.
     """
 
     plain_shaders: bool
     shader_variants: "Mapping[str, str] | None"
     on_progress: Callable[[str], object] | None
+    offload: "int | Literal['auto']"
 
 
 class Held(Protocol):

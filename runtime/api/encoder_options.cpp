@@ -11,9 +11,9 @@ OpenOptions open_options(const EncoderOptions& options) {
     OpenOptions open{.device = options.device,
                      .plain = options.plain_shaders,
                      .variants = options.shader_variants,
-                     .should_stop = options.should_stop};
-    if (options.on_progress)
-        open.progress = [report = options.on_progress](const tuning::Progress& p) { report(to_string(p)); };
+                     .should_stop = options.should_stop,
+                     .offload = options.offload};
+    report_to(options.on_progress, open);
     return open;
 }
 

@@ -67,6 +67,12 @@ Result<AutoChoice> choose_auto(const vulkan::Capabilities& device, const AutoTim
     return known->cpu_is_faster() ? AutoChoice::cpu : AutoChoice::vulkan;
 }
 
+void report_to(const std::function<void(const std::string&)>& report, OpenOptions& options) {
+    if (!report) return;
+    options.progress = [report](const tuning::Progress& p) { report(to_string(p)); };
+    if (!options.offload.report) options.offload.report = report;
+}
+
 Result<std::shared_ptr<vulkan::VariantChooser>> make_chooser(const OpenOptions& options) {
     std::shared_ptr<vulkan::VariantChooser> chooser;
     if (options.plain)
@@ -88,8 +94,9 @@ OpeningBackend::OpeningBackend(OpenOptions options) : options_(std::move(options
 Result<OpeningBackend::Found> OpeningBackend::find(const OpenOptions& options) {
     Found found;
     VKFORMER_TRY(found.chooser, make_chooser(options));
-    VKFORMER_TRY(found.backend,
-                 vulkan::VulkanBackend::create(options.device, {.profile = options.profile, .chooser = found.chooser}));
+    VKFORMER_TRY(found.backend, vulkan::VulkanBackend::create(options.device, {.profile = options.profile,
+                                                                               .offload = options.offload,
+                                                                               .chooser = found.chooser}));
     return found;
 }
 

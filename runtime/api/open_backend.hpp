@@ -30,7 +30,11 @@ struct OpenOptions {
     std::function<void(const tuning::Progress&)> progress{};
     std::function<bool()> should_stop{};  ///< graph::Backend::set_should_stop
     bool profile = false;                 ///< vulkan::BackendOptions::profile
+    Offload offload{};                    ///< vulkan::BackendOptions::offload
 };
+
+/// Tells `report` what is tried, and what is offloaded where nobody else is told; empty: nobody.
+void report_to(const std::function<void(const std::string&)>& report, OpenOptions& options);
 
 /// Makes what will be run.
 using MakeWorkloads = std::function<Result<std::vector<tuning::Workload>>()>;

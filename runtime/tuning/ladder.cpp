@@ -48,11 +48,7 @@ std::uint64_t cold_bytes(const vulkan::Capabilities& device) { return (device.is
 /// Of operands of variants that may be timed again: what is not kept is uploaded once more for each round.
 std::uint64_t most_kept_bytes(const vulkan::Device& device) {
     constexpr std::uint64_t kMost = 1 << 30, kPart = 16;
-    const VkPhysicalDeviceMemoryProperties& memory = device.memory_properties();
-    std::uint64_t largest = 0;
-    for (const VkMemoryHeap& heap : std::span(memory.memoryHeaps, memory.memoryHeapCount))
-        if ((heap.flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) != 0) largest = std::max(largest, heap.size);
-    return std::min(kMost, largest / kPart);
+    return std::min(kMost, vulkan::largest_local_heap(device) / kPart);
 }
 
 /// With how many copies of its operands a node is timed, in turns. A product of few rows is as fast as its weights come from memory, where
@@ -174,7 +170,11 @@ public:
             tried = check_and_time(subject, trial);
         }
         if (!tried && tried.error().code == ErrorCode::DeviceLost) return tried.error();
-        if (!tried) trial.fault = tried.error().message;
+        if (!tried) {
+            const ErrorCode code = tried.error().code;
+            trial.fault = tried.error().message;
+            trial.lacked_memory = code == ErrorCode::OutOfDeviceMemory || code == ErrorCode::OutOfHostMemory;
+        }
         return trial;
     }
 
@@ -208,7 +208,8 @@ private:
                                                            bool check) {
         vulkan::ProgramOptions options{.timestamps = check ? vulkan::Timestamps::none : vulkan::Timestamps::ends,
                                        .check_memory = check,
-                                       .variants = {variant}};
+                                       .variants = {variant},
+                                       .offloads = false};
         VKFORMER_TRY(auto program,
                      backend_.compile_program(subject.plan(), backend_.make_store(), backend_.make_store(), options));
         VKFORMER_CHECK(feed(*program, subject.trial()));
@@ -511,8 +512,13 @@ Result<void> Ladder::climb(vulkan::VulkanBackend& backend, const Graph& graph, c
         return climb.repeat(tried);
     }));
     verdict.variant = best_of(verdict.trials);
-    if (verdict.variant.empty()) return all_wrong(device.name, key, verdict);
+    const bool lacked_memory = std::ranges::any_of(verdict.trials, &Trial::lacked_memory);
+    if (verdict.variant.empty() && !lacked_memory) return all_wrong(device.name, key, verdict);
     const std::lock_guard lock(mutex_);
+    if (lacked_memory) {  // another time there may be enough
+        if (!verdict.variant.empty()) given_up_[device.uuid][key] = std::move(verdict);
+        return {};
+    }
     verdicts.set(key, std::move(verdict));
     verdicts.save();
     tuned_.insert(device.uuid + key);

@@ -21,6 +21,7 @@ struct Trial {
     double bound = 0;     ///< what is allowed
     double us = 0;        ///< the shortest device time of a run, in microseconds; 0: not timed
     std::string fault{};  ///< why it is never used: wrong, refused by the driver, crashed; empty: it is right
+    bool lacked_memory = false;  ///< the fault is that there was none left, which says nothing of the variant
 };
 
 struct Verdict {

@@ -98,8 +98,8 @@ Result<MemoryRange> Allocator::from_driver(const MemoryRequest& request) const {
 }
 
 Result<MemoryRange> Allocator::allocate(const MemoryRequest& request) {
-    const VkDeviceSize bytes = request.requirements.size;
-    {
+    const VkDeviceSize bytes = request.is_counted ? request.requirements.size : 0;
+    if (request.is_counted) {
         const std::lock_guard lock(mutex_);
         VKFORMER_CHECK(check_beside(used_, limit_, *device_, bytes, request.label));
         used_ += bytes;  // from here on it counts for other threads

@@ -32,6 +32,7 @@ struct MemoryRequest {
     VkMemoryPropertyFlags required_flags = 0;
     bool is_mapped = false;
     const char* label = "";
+    bool is_counted = true;  ///< towards the budget, which is the device's own memory's
 };
 
 /// An application's allocator; both or none. Called by several threads at once.

@@ -47,7 +47,8 @@ DeviceOptions device_options(const BackendOptions& options) {
     return {.capture = options.capture,
             .memory_limit = options.memory_limit,
             .memory = options.memory,
-            .exported = options.exported};
+            .exported = options.exported,
+            .offload = options.offload};
 }
 
 }  // namespace

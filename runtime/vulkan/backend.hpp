@@ -31,6 +31,7 @@ struct BackendOptions {
     std::uint64_t memory_limit = 0;             ///< bytes of device memory at most; 0: what there is
     MemoryCallbacks memory{};                   ///< the application's allocator; empty: the driver's
     MemoryExport exported{};                    ///< who memory is shared with
+    Offload offload{};                          ///< what stays in the host's memory
     std::shared_ptr<VariantChooser> chooser{};  ///< null: the first of each op's variants, measured or not
 };
 

@@ -452,6 +452,7 @@ Result<void> Device::prepare(VkQueue queue, const Instance::PhysicalDevice& phys
         capabilities_.buffer_addresses = false;  // an application's memory is not known to have any
     if (options.memory.allocate || options.exported.handle_types) capabilities_.host_memory_alignment = 0;
     instance_->vk().vkGetPhysicalDeviceMemoryProperties(physical.handle, &memory_);
+    offload_ = options.offload;
     allocator_ = std::make_unique<Allocator>(*this, options.memory_limit, options.memory, options.exported);
     transfer_ = std::make_unique<Transfer>(*this);
     if (!queue) return {};

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "vkformer/offload.hpp"
 #include "vulkan/adopted_device.hpp"
 #include "vulkan/allocator.hpp"
 #include "vulkan/capabilities.hpp"
@@ -81,6 +82,7 @@ struct DeviceOptions {
     std::uint64_t memory_limit = 0;  ///< bytes of device memory at most; 0: what there is
     MemoryCallbacks memory{};        ///< the application's allocator; empty: the driver's
     MemoryExport exported{};         ///< who memory is shared with
+    Offload offload{};
 };
 
 /// Timeline semaphores of an application that a submission waits for and signals.
@@ -114,6 +116,7 @@ public:
     const Capabilities& capabilities() const noexcept { return capabilities_; }
     PipelineCapture capture() const noexcept { return capture_; }
     const VkPhysicalDeviceMemoryProperties& memory_properties() const noexcept { return memory_; }
+    const Offload& offload() const noexcept { return offload_; }
     const Instance::PhysicalDevice& physical() const noexcept { return physical_; }
     const FeatureSet& enabled() const noexcept { return enabled_; }
     /// Thread-safe.
@@ -166,6 +169,7 @@ private:
     Instance::PhysicalDevice physical_;
     FeatureSet enabled_;
     Capabilities capabilities_;
+    Offload offload_;
     PipelineCapture capture_ = PipelineCapture::nothing;
     VkPhysicalDeviceMemoryProperties memory_{};
     std::unique_ptr<Allocator> allocator_;

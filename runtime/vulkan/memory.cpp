@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <chrono>
 #include <cstring>
 #include <numeric>
 #include <optional>
@@ -24,13 +25,25 @@ constexpr VkMemoryPropertyFlags kLocal = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
 constexpr VkMemoryPropertyFlags kMapped = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
 constexpr VkMemoryPropertyFlags kCached = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
 
-/// The first memory type allowed by `type_bits` with the flags of the first preference that any type has.
+/// The first memory type allowed by `type_bits` with the flags of the first preference that any type has, and none of `unwanted`.
 std::optional<std::uint32_t> find_memory_type(const VkPhysicalDeviceMemoryProperties& memory, std::uint32_t type_bits,
-                                              std::initializer_list<VkMemoryPropertyFlags> preferences) {
+                                              std::initializer_list<VkMemoryPropertyFlags> preferences,
+                                              VkMemoryPropertyFlags unwanted = 0) {
     for (const VkMemoryPropertyFlags wanted : preferences)
         for (std::uint32_t i = 0; i < memory.memoryTypeCount; ++i)
-            if ((type_bits & (1u << i)) && (memory.memoryTypes[i].propertyFlags & wanted) == wanted) return i;
+            if ((type_bits & (1u << i)) && (memory.memoryTypes[i].propertyFlags & (wanted | unwanted)) == wanted)
+                return i;
     return std::nullopt;
+}
+
+/// Where Buffer::Use has its memory.
+std::optional<std::uint32_t> memory_type_for(Buffer::Use use, const Device& device, std::uint32_t type_bits) {
+    const VkPhysicalDeviceMemoryProperties& memory = device.memory_properties();
+    if (use == Buffer::Use::staging) return find_memory_type(memory, type_bits, {kMapped | kCached, kMapped});
+    if (use == Buffer::Use::host_tensors) return find_memory_type(memory, type_bits, {kMapped}, kLocal);
+    if (device.capabilities().unified_memory)
+        return find_memory_type(memory, type_bits, {kLocal | kMapped | kCached, kLocal | kMapped});
+    return find_memory_type(memory, type_bits, {kLocal, 0});
 }
 
 }  // namespace
@@ -59,20 +72,18 @@ Result<Buffer> Buffer::create(const Device& device, VkDeviceSize bytes, Use use,
 
     VkMemoryRequirements requirements{};
     vk.vkGetBufferMemoryRequirements(device.handle(), buffer, &requirements);
-    const bool mapped = use == Use::staging || c.unified_memory;
-    const auto type = use == Use::staging ? find_memory_type(device.memory_properties(), requirements.memoryTypeBits,
-                                                             {kMapped | kCached, kMapped})
-                      : mapped            ? find_memory_type(device.memory_properties(), requirements.memoryTypeBits,
-                                                             {kLocal | kMapped | kCached, kLocal | kMapped})
-                               : find_memory_type(device.memory_properties(), requirements.memoryTypeBits, {kLocal, 0});
+    const bool mapped = use != Use::tensors || c.unified_memory;
+    const bool is_counted = use != Use::host_tensors;
+    const auto type = memory_type_for(use, device, requirements.memoryTypeBits);
     if (!type) return Error{ErrorCode::MissingFeature, "device \"" + c.name + "\" has no memory type for " + label};
     const MemoryRequest request{.requirements = requirements,
                                 .memory_type = *type,
                                 .required_flags = mapped ? kMapped : 0,
                                 .is_mapped = mapped,
-                                .label = label.c_str()};
+                                .label = label.c_str(),
+                                .is_counted = is_counted};
     VKFORMER_TRY(const MemoryRange range, device.allocator().allocate(request));
-    result.memory_ = Memory(device.allocator(), range, requirements.size);
+    result.memory_ = Memory(device.allocator(), range, is_counted ? requirements.size : 0);
     if (const VkResult r = vk.vkBindBufferMemory(device.handle(), buffer, range.memory, range.offset); r != VK_SUCCESS)
         return vulkan_error(r, "vkBindBufferMemory", "making " + label);
     result.mapped_ = range.mapped;
@@ -122,11 +133,11 @@ Result<BlockLayout> lay_out(const Device& device, std::span<const MemoryBlocks::
 }  // namespace
 
 Result<MemoryBlocks> MemoryBlocks::create(const Device& device, std::span<const Request> requests, bool guards,
-                                          const std::string& label) {
+                                          const std::string& label, Buffer::Use use) {
     VKFORMER_TRY(const BlockLayout layout, lay_out(device, requests, guards));
     MemoryBlocks result;
     for (const VkDeviceSize bytes : layout.block_bytes) {
-        VKFORMER_TRY(result.buffers_.emplace_back(), Buffer::create(device, bytes, Buffer::Use::tensors, label));
+        VKFORMER_TRY(result.buffers_.emplace_back(), Buffer::create(device, bytes, use, label));
     }
     for (std::size_t i = 0; i < requests.size(); ++i) {
         const auto [block, offset] = layout.places[i];
@@ -148,6 +159,18 @@ VkDeviceSize MemoryBlocks::total_bytes() const noexcept {
     VkDeviceSize total = 0;
     for (const Buffer& buffer : buffers_) total += buffer.bytes();
     return total;
+}
+
+bool has_host_memory(const Device& device) noexcept {
+    return memory_type_for(Buffer::Use::host_tensors, device, ~0u).has_value();
+}
+
+VkDeviceSize largest_local_heap(const Device& device) noexcept {
+    VkDeviceSize largest = 0;
+    for (const VkMemoryHeap& heap :
+         std::span(device.memory_properties().memoryHeaps).first(device.memory_properties().memoryHeapCount))
+        if (heap.flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) largest = std::max(largest, heap.size);
+    return largest;
 }
 
 VkDeviceSize slice_alignment(const Device& device) {
@@ -342,6 +365,23 @@ Result<void> Transfer::download(const Slice& slice, VkDeviceSize offset, std::sp
         done += count;
     }
     return {};
+}
+
+double Transfer::read_speed(const Slice& slice) {
+    constexpr VkDeviceSize kMostBytes = 32 << 20;  // some milliseconds, beside which a submission is nothing
+    const std::lock_guard lock(mutex_);
+    const VkBufferCopy region{.srcOffset = slice.offset, .dstOffset = 0, .size = std::min(kMostBytes, slice.bytes)};
+    if (!device_->can_submit() || !prepare_commands()) return 0;
+    const auto target = Buffer::create(*device_, region.size, Buffer::Use::tensors, "vkformer bus speed");
+    if (!target) return 0;
+    double seconds = 0;
+    for (int i = 0; i < 2; ++i) {  // the first time pages are mapped
+        const auto begin = std::chrono::steady_clock::now();
+        if (!run([&] { device_->vk().vkCmdCopyBuffer(commands_, slice.buffer, target->handle(), 1, &region); }))
+            return 0;
+        seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    }
+    return static_cast<double>(region.size) / seconds;
 }
 
 }  // namespace vkformer::vulkan

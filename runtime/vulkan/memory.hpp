@@ -27,8 +27,9 @@ struct Slice {
 class Buffer {
 public:
     enum class Use : std::uint8_t {
-        tensors,  ///< device-local; host-visible too on unified memory
-        staging,  ///< host-visible, for copies
+        tensors,       ///< device-local; host-visible too on unified memory
+        staging,       ///< host-visible, for copies
+        host_tensors,  ///< host-visible, not device-local: the device reads it over its bus; no part of the budget
     };
     /// Errors: OutOfDeviceMemory, OutOfHostMemory, MissingFeature (larger than the device allows), Vulkan.
     static Result<Buffer> create(const Device& device, VkDeviceSize bytes, Use use, const std::string& label);
@@ -61,7 +62,7 @@ public:
     };
     /// Slices in the order of the requests. Errors: as Buffer::create.
     static Result<MemoryBlocks> create(const Device& device, std::span<const Request> requests, bool guards,
-                                       const std::string& label);
+                                       const std::string& label, Buffer::Use use = Buffer::Use::tensors);
     /// Bytes of the blocks that create() would make. Errors: MissingFeature (a request is larger than the device allows).
     static Result<VkDeviceSize> bytes_for(const Device& device, std::span<const Request> requests, bool guards);
     std::span<const Slice> slices() const noexcept { return slices_; }
@@ -91,6 +92,11 @@ private:
 /// What the beginning of every slice is a multiple of, in bytes: what the device asks for, and what vector loads do.
 VkDeviceSize slice_alignment(const Device& device);
 
+/// Whether the device reads memory that is the host's alone: without it nothing can be offloaded.
+bool has_host_memory(const Device& device) noexcept;
+/// Bytes of the largest heap of the device's own memory.
+VkDeviceSize largest_local_heap(const Device& device) noexcept;
+
 /// Copies between host and slices, through a staging buffer where the host cannot see the slice. Each call submits and
 /// waits. Thread-safe: one copy at a time. Belongs to a Device. Errors: MissingFeature (staging on a device that cannot submit),
 /// DeviceLost, Vulkan.
@@ -101,6 +107,8 @@ public:
     /// Zeros, as many bytes as the slice has rounded down to whole words. Without staging.
     Result<void> clear(const Slice& slice);
     Result<void> download(const Slice& slice, VkDeviceSize offset, std::span<std::byte> bytes);
+    /// How fast the device reads the slice, in bytes per second: some of it is copied to the device's own memory. 0: it cannot be told.
+    double read_speed(const Slice& slice);
     /// Gives the staging buffer back; the next copy that needs one makes it anew. To be called while nothing is copied.
     void trim();
 

@@ -70,7 +70,8 @@ Result<void> VulkanProgram::allocate() {
     const bool guards = options_.check_memory;
     std::set<std::string> of_caller;
     for (const auto& [name, slice] : options_.bindings) of_caller.insert(name);
-    VKFORMER_TRY(memory_, ProgramMemory::create(*device_, pieced_, *weights_, *states_, of_caller, guards));
+    VKFORMER_TRY(memory_, ProgramMemory::create(*device_, pieced_, *weights_, *states_, of_caller,
+                                                {.guards = guards, .offloads = options_.offloads}));
     VKFORMER_CHECK(bind_callers_memory());
     if (guards) VKFORMER_CHECK(memory_.write_guards(*device_, pieced_));
     return {};

@@ -45,6 +45,7 @@ struct ProgramOptions {
     std::vector<Strided> strided{};
     /// Inputs, by name, that are read from an image of the caller's at the beginning of each run.
     std::map<std::string, ImageSource> images{};
+    bool offloads = true;  ///< weights go where Device::offload() says; else to the device, whose shaders are timed
 };
 
 struct NodeTime {

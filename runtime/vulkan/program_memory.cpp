@@ -92,41 +92,79 @@ Slice part_of(Slice slice, VkDeviceSize offset, VkDeviceSize bytes) {
     return slice;
 }
 
+/// What one plan would have allocated, beside what the stores have and what is `known` of plans before.
+Result<graph::MemoryNeeds> needs_of(const Device& device, const PiecedPlan& pieced, const VulkanStore& weights,
+                                    const VulkanStore& states, std::set<std::string>& known) {
+    const graph::Graph& graph = pieced.plan.graph;
+    std::vector<const Tensor*> missing_weights, missing_states;
+    for (std::uint32_t id = 0; id < graph.tensors().size(); ++id) {
+        const Tensor& tensor = graph.tensor(Value{id});
+        const bool is_weight = tensor.kind == TensorKind::weight;
+        if (tensor.alias_of || pieced.cut.contains(id)) continue;
+        if (!is_weight && tensor.kind != TensorKind::state) continue;
+        if ((is_weight ? weights : states).has(tensor.name) || !known.insert(tensor.name).second) continue;
+        if (needs_memory(device, tensor)) (is_weight ? missing_weights : missing_states).push_back(&tensor);
+    }
+    graph::MemoryNeeds needs;
+    VKFORMER_TRY(needs.weights, MemoryBlocks::bytes_for(device, requests_of(missing_weights), false));
+    VKFORMER_TRY(needs.states, MemoryBlocks::bytes_for(device, requests_of(missing_states), false));
+    const std::uint64_t scratch = scratch_bytes(pieced, device.capabilities());
+    const auto wanted =
+        activation_requests(pieced, owners_outside_arena(pieced), scratch, device.capabilities().buffer_addresses);
+    VKFORMER_TRY(needs.activations, MemoryBlocks::bytes_for(device, wanted.requests, false));
+    return needs;
+}
+
+/// Bytes of the device's memory that weights may take with Offload::kRest. Prompts of other lengths and copies come later: they get twice
+/// what is computed with now, and a sixteenth of all.
+std::uint64_t room_for_weights(const Device& device, const graph::MemoryNeeds& beside) {
+    const std::uint64_t all = device.allocator().budget().value_or(largest_local_heap(device));
+    const std::uint64_t others = device.allocator().used() + beside.states + 2 * beside.activations + all / 16;
+    return all - std::min(all, others);
+}
+
+Result<void> add_weights(const Device& device, const PiecedPlan& pieced, VulkanStore& weights,
+                         const VulkanStore& states, bool guards) {
+    std::uint64_t room = 0;
+    if (device.offload().bytes == Offload::kRest) {
+        std::set<std::string> known;
+        VKFORMER_TRY(const graph::MemoryNeeds needs, needs_of(device, pieced, weights, states, known));
+        room = room_for_weights(device, needs);
+    }
+    return weights.add_weights(pieced, room, guards);
+}
+
 }  // namespace
 
 Result<graph::MemoryNeeds> memory_needs(const Device& device, std::span<const graph::Plan* const> plans,
                                         const VulkanStore& weights, const VulkanStore& states) {
-    graph::MemoryNeeds needs;
-    std::set<std::string> known;  // of plans before
+    graph::MemoryNeeds all;
+    std::set<std::string> known;
     for (const graph::Plan* plan : plans) {
         VKFORMER_TRY(const PiecedPlan pieced, cut_into_pieces(*plan, device.capabilities()));
-        const graph::Graph& graph = pieced.plan.graph;
-        std::vector<const Tensor*> missing_weights, missing_states;
-        for (std::uint32_t id = 0; id < graph.tensors().size(); ++id) {
-            const Tensor& tensor = graph.tensor(Value{id});
-            const bool is_weight = tensor.kind == TensorKind::weight;
-            if (tensor.alias_of || pieced.cut.contains(id)) continue;
-            if (!is_weight && tensor.kind != TensorKind::state) continue;
-            if ((is_weight ? weights : states).has(tensor.name) || !known.insert(tensor.name).second) continue;
-            if (needs_memory(device, tensor)) (is_weight ? missing_weights : missing_states).push_back(&tensor);
-        }
-        VKFORMER_TRY(const auto weight_bytes, MemoryBlocks::bytes_for(device, requests_of(missing_weights), false));
-        VKFORMER_TRY(const auto state_bytes, MemoryBlocks::bytes_for(device, requests_of(missing_states), false));
-        const std::uint64_t scratch = scratch_bytes(pieced, device.capabilities());
-        const auto wanted =
-            activation_requests(pieced, owners_outside_arena(pieced), scratch, device.capabilities().buffer_addresses);
-        VKFORMER_TRY(const auto activation_bytes, MemoryBlocks::bytes_for(device, wanted.requests, false));
-        needs.weights += weight_bytes;
-        needs.states += state_bytes;
-        needs.activations += activation_bytes;
+        VKFORMER_TRY(const graph::MemoryNeeds needs, needs_of(device, pieced, weights, states, known));
+        all.weights += needs.weights;
+        all.states += needs.states;
+        all.activations += needs.activations;
     }
-    return needs;
+    const std::uint64_t offload = has_host_memory(device) ? device.offload().bytes : 0;
+    if (offload == Offload::kRest)
+        all.weights = std::min(all.weights, room_for_weights(device, all));
+    else
+        all.weights -= std::min(all.weights, offload);
+    return all;
 }
 
 Result<ProgramMemory> ProgramMemory::create(Device& device, const PiecedPlan& pieced, VulkanStore& weights,
-                                            VulkanStore& states, const std::set<std::string>& of_caller, bool guards) {
+                                            VulkanStore& states, const std::set<std::string>& of_caller,
+                                            const Options& options) {
+    const bool guards = options.guards;
     const graph::Graph& graph = pieced.plan.graph;
-    VKFORMER_CHECK(weights.add_missing(pieced, TensorKind::weight, guards));
+    if (options.offloads && device.offload().bytes > 0) {
+        VKFORMER_CHECK(add_weights(device, pieced, weights, states, guards));
+    } else {
+        VKFORMER_CHECK(weights.add_missing(pieced, TensorKind::weight, guards));
+    }
     VKFORMER_CHECK(states.add_missing(pieced, TensorKind::state, guards));
 
     auto owners = owners_outside_arena(pieced);

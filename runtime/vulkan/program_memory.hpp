@@ -28,10 +28,15 @@ std::vector<std::uint32_t> owners_outside_arena(const PiecedPlan& pieced);
 
 class ProgramMemory {
 public:
+    struct Options {
+        bool guards = false;
+        bool offloads = true;  ///< weights, by Device::offload()
+    };
     /// Weights and states come to their stores, where they are not there yet. `own` names the tensors that lie in memory of the caller.
     /// Errors: those of VulkanStore::add_missing, out of memory, Vulkan.
     static Result<ProgramMemory> create(Device& device, const PiecedPlan& pieced, VulkanStore& weights,
-                                        VulkanStore& states, const std::set<std::string>& of_caller, bool guards);
+                                        VulkanStore& states, const std::set<std::string>& of_caller,
+                                        const Options& options);
     ProgramMemory() = default;
 
     /// The caller's memory for a tensor.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "core/block_format.hpp"
 #include "core/tasks.hpp"
@@ -153,8 +154,8 @@ void for_each_piece(std::vector<const Tensor*> tensors, const Device& device, au
 
 }  // namespace
 
-void VulkanStore::import_in_place(std::vector<const Tensor*>& missing) {
-    std::vector<const Tensor*> tensors;
+void VulkanStore::import_in_place(Tensors& missing) {
+    Tensors tensors;
     std::ranges::copy_if(missing, std::back_inserter(tensors),
                          [&](const Tensor* t) { return !bytes_in_place(*device_, *t).empty(); });
     for_each_piece(std::move(tensors), *device_, [&](auto piece, std::span<const std::byte> bytes) {
@@ -170,9 +171,8 @@ void VulkanStore::import_in_place(std::vector<const Tensor*>& missing) {
     std::erase_if(missing, [&](const Tensor* t) { return entries_.contains(t->name); });
 }
 
-Result<void> VulkanStore::add_missing(const PiecedPlan& pieced, TensorKind kind, bool guards) {
-    const std::lock_guard lock(mutex_);
-    std::vector<const Tensor*> missing;
+Result<VulkanStore::Tensors> VulkanStore::find_missing(const PiecedPlan& pieced, TensorKind kind) const {
+    Tensors missing;
     const graph::Graph& graph = pieced.plan.graph;
     for (std::uint32_t id = 0; id < graph.tensors().size(); ++id) {
         const Tensor& tensor = graph.tensor(Value{id});
@@ -187,27 +187,79 @@ Result<void> VulkanStore::add_missing(const PiecedPlan& pieced, TensorKind kind,
                              std::string(to_string(tensor.dtype)) + " " + to_string(tensor.shape)};
         }
     }
-    if (!guards) import_in_place(missing);
-    if (missing.empty()) return {};
-    VKFORMER_TRY(auto blocks,
-                 MemoryBlocks::create(*device_, requests_of(missing), guards,
-                                      kind == TensorKind::weight ? "vkformer weights" : "vkformer states"));
+    return missing;
+}
+
+Result<void> VulkanStore::make(const Tensors& tensors, TensorKind kind, Buffer::Use use, bool guards) {
+    if (tensors.empty()) return {};
+    const bool is_weight = kind == TensorKind::weight, is_on_host = use == Buffer::Use::host_tensors;
+    VKFORMER_TRY(auto blocks, MemoryBlocks::create(*device_, requests_of(tensors), guards,
+                                                   is_weight ? "vkformer weights" : "vkformer states", use));
     Transfer& transfer = device_->transfer();
-    std::vector<Result<void>> filled(missing.size());
+    std::vector<Result<void>> filled(tensors.size());
     const auto fill = [&](std::size_t i) {
         const Slice& slice = blocks.slices()[i];
-        filled[i] = kind == TensorKind::weight ? upload_weight(transfer, slice, *missing[i]) : transfer.clear(slice);
+        filled[i] = is_weight ? upload_weight(transfer, slice, *tensors[i]) : transfer.clear(slice);
     };
     if (device_->is_own()) {
-        run_tasks(missing.size(), fill);
+        run_tasks(tensors.size(), fill);
     } else {
-        for (std::size_t i = 0; i < missing.size(); ++i) fill(i);
+        for (std::size_t i = 0; i < tensors.size(); ++i) fill(i);
     }
     for (auto& result : filled) VKFORMER_CHECK(std::move(result));
-    for (std::size_t i = 0; i < missing.size(); ++i)
-        entries_.emplace(missing[i]->name, Entry{missing[i]->dtype, missing[i]->shape, blocks.slices()[i]});
-    share_.add(kind == TensorKind::weight ? graph::Stored::weights : graph::Stored::states, blocks.total_bytes());
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+        entries_.emplace(tensors[i]->name, Entry{tensors[i]->dtype, tensors[i]->shape, blocks.slices()[i]});
+    share_.add(is_on_host  ? graph::Stored::weights_in_place
+               : is_weight ? graph::Stored::weights
+                           : graph::Stored::states,
+               blocks.total_bytes());
     blocks_.push_back(std::move(blocks));
+    return {};
+}
+
+Result<void> VulkanStore::add_missing(const PiecedPlan& pieced, TensorKind kind, bool guards) {
+    const std::lock_guard lock(mutex_);
+    VKFORMER_TRY(Tensors missing, find_missing(pieced, kind));
+    if (!guards) import_in_place(missing);
+    return make(missing, kind, Buffer::Use::tensors, guards);
+}
+
+Result<std::uint64_t> VulkanStore::bytes_to_offload(std::uint64_t missing_bytes, std::uint64_t room) const {
+    const std::uint64_t wanted = device_->offload().bytes;
+    if (wanted == 0) return 0;
+    if (has_host_memory(*device_))
+        return wanted == Offload::kRest ? missing_bytes - std::min(missing_bytes, room)
+                                        : wanted - std::min(wanted, offloaded_.bytes);
+    if (wanted == Offload::kRest) return 0;  // what does not fit is told by who allocates it
+    return Error{ErrorCode::MissingFeature, "device \"" + device_->capabilities().name +
+                                                "\" has no memory but its own, so that weights cannot stay in the "
+                                                "host's: offload nothing"};
+}
+
+Result<void> VulkanStore::add_weights(const PiecedPlan& pieced, std::uint64_t room, bool guards) {
+    const std::lock_guard lock(mutex_);
+    VKFORMER_TRY(Tensors missing, find_missing(pieced, TensorKind::weight));
+    if (!guards) import_in_place(missing);
+    const std::vector<PlacedWeight> weights = placed_weights(pieced, missing);
+    const std::uint64_t all = std::accumulate(weights.begin(), weights.end(), std::uint64_t{0},
+                                              [](std::uint64_t sum, const PlacedWeight& w) { return sum + w.bytes; });
+    VKFORMER_TRY(const std::uint64_t offloaded_bytes, bytes_to_offload(all, room));
+    const std::vector<bool> chosen = choose_offloaded(weights, offloaded_bytes);
+    Tensors kept, offloaded;
+    for (std::size_t i = 0; i < missing.size(); ++i) (chosen[i] ? offloaded : kept).push_back(missing[i]);
+    VKFORMER_CHECK(make(offloaded, TensorKind::weight, Buffer::Use::host_tensors, guards));
+    VKFORMER_CHECK(make(kept, TensorKind::weight, Buffer::Use::tensors, guards));
+    if (offloaded.empty()) return {};
+    for (std::size_t i = 0; i < missing.size(); ++i) {
+        if (!chosen[i]) continue;
+        offloaded_.bytes += weights[i].bytes;
+        offloaded_.bytes_per_run += static_cast<double>(weights[i].bytes) * weights[i].part_read;
+    }
+    if (!device_->offload().report) return {};
+    const Tensor& largest =
+        **std::ranges::max_element(offloaded, {}, [](const Tensor* t) { return graph::storage_bytes(*t); });
+    offloaded_.bytes_per_second = device_->transfer().read_speed(entries_.at(largest.name).slice);
+    device_->offload().report(to_string(offloaded_));
     return {};
 }
 

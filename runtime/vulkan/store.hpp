@@ -12,6 +12,7 @@
 #include "core/type_tag.hpp"
 #include "graph/program.hpp"
 #include "vulkan/memory.hpp"
+#include "vulkan/offload.hpp"
 #include "vulkan/pieces.hpp"
 
 namespace vkformer::vulkan {
@@ -35,17 +36,28 @@ public:
     /// states are zero. Errors: ShapeMismatch (an entry of that name differs), out of memory, Vulkan.
     /// Thread-safe.
     Result<void> add_missing(const PiecedPlan& pieced, graph::TensorKind kind, bool guards);
+    /// Likewise the weights, some of which stay in the host's memory by Device::offload(): with Offload::kRest those that are more than
+    /// `room` bytes of the device's memory.
+    Result<void> add_weights(const PiecedPlan& pieced, std::uint64_t room, bool guards);
     Entry entry(const std::string& name) const;
     bool has(const std::string& name) const;
 
 private:
+    using Tensors = std::vector<const graph::Tensor*>;
+    /// Those of `kind` without an entry.
+    Result<Tensors> find_missing(const PiecedPlan& pieced, graph::TensorKind kind) const;
+    /// Memory and contents for them.
+    Result<void> make(const Tensors& tensors, graph::TensorKind kind, Buffer::Use use, bool guards);
+    /// How many of the missing weights' bytes are to stay in the host's memory. Errors: MissingFeature.
+    Result<std::uint64_t> bytes_to_offload(std::uint64_t missing_bytes, std::uint64_t room) const;
     /// Makes entries for weights that the device can read where they are, and takes them out of `missing`.
-    void import_in_place(std::vector<const graph::Tensor*>& missing);
+    void import_in_place(Tensors& missing);
 
     std::shared_ptr<Device> device_;  // outlives the blocks
     graph::StoreShare share_;
     mutable std::mutex mutex_;
     std::vector<MemoryBlocks> blocks_;
+    OffloadCost offloaded_;                            // so far
     std::vector<std::shared_ptr<const void>> owners_;  // of the host memory behind imported_
     std::vector<HostBuffer> imported_;
     std::map<std::string, Entry> entries_;

@@ -70,8 +70,11 @@ struct State {
     VkResult failed_with = VK_SUCCESS;
     std::map<std::string, std::size_t> calls;
     std::map<std::string, std::int64_t> live;
-    std::optional<std::uint64_t> free_memory;
-    std::set<std::string> hidden;  // device functions
+    std::optional<std::uint64_t> free_memory, own_memory;
+    std::array<std::uint64_t, 2> allocated{};  // bytes: of the device's own memory, of the host's
+    std::uint64_t most_own_memory = 0;
+    std::map<VkDeviceMemory, std::pair<std::uint32_t, std::uint64_t>> allocations;  // memory type, bytes
+    std::set<std::string> hidden;                                                   // device functions
     std::optional<std::vector<std::byte>> cache_data;
     std::vector<std::byte> initial_cache_data;
     bool loses_stores = false;
@@ -147,6 +150,44 @@ PFN_vkDeviceWaitIdle driver_vkDeviceWaitIdle = nullptr;
 /// A device that is lost runs nothing more, and waits for nothing: its objects may go at once. This one only plays it.
 void finish_work() {
     if (driver_vkDeviceWaitIdle) driver_vkDeviceWaitIdle(opened_device);
+}
+
+PFN_vkGetBufferMemoryRequirements driver_vkGetBufferMemoryRequirements = nullptr;
+VKAPI_ATTR void VKAPI_CALL get_memory_requirements(VkDevice device, VkBuffer buffer,
+                                                   VkMemoryRequirements* requirements) {
+    driver_vkGetBufferMemoryRequirements(device, buffer, requirements);
+    requirements->memoryTypeBits = 0b11;  // claim_own_memory()'s
+}
+
+/// All that is claimed lies in the driver's first type, which on devices that are CPUs the host sees.
+PFN_vkAllocateMemory driver_vkAllocateMemory = nullptr;
+VKAPI_ATTR VkResult VKAPI_CALL allocate_memory(VkDevice device, const VkMemoryAllocateInfo* info,
+                                               const VkAllocationCallbacks* callbacks, VkDeviceMemory* memory) {
+    const std::lock_guard lock(state->mutex);
+    if (!state->own_memory) return driver_vkAllocateMemory(device, info, callbacks, memory);
+    std::uint64_t& allocated = state->allocated.at(info->memoryTypeIndex);
+    if (info->memoryTypeIndex == 0 && allocated + info->allocationSize > *state->own_memory)
+        return VK_ERROR_OUT_OF_DEVICE_MEMORY;
+    VkMemoryAllocateInfo real = *info;
+    real.memoryTypeIndex = 0;
+    const VkResult result = driver_vkAllocateMemory(device, &real, callbacks, memory);
+    if (result != VK_SUCCESS) return result;
+    allocated += info->allocationSize;
+    state->allocations[*memory] = {info->memoryTypeIndex, info->allocationSize};
+    state->most_own_memory = std::max(state->most_own_memory, state->allocated[0]);
+    return result;
+}
+
+PFN_vkFreeMemory driver_vkFreeMemory = nullptr;
+VKAPI_ATTR void VKAPI_CALL free_memory(VkDevice device, VkDeviceMemory memory, const VkAllocationCallbacks* callbacks) {
+    {
+        const std::lock_guard lock(state->mutex);
+        if (const auto known = state->allocations.find(memory); known != state->allocations.end()) {
+            state->allocated[known->second.first] -= known->second.second;
+            state->allocations.erase(known);
+        }
+    }
+    driver_vkFreeMemory(device, memory, callbacks);
 }
 
 /// One interposed function that can fail.
@@ -424,7 +465,13 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device(VkDevice device, const char*
         driver_vkDeviceWaitIdle =
             reinterpret_cast<PFN_vkDeviceWaitIdle>(state->next_device(device, "vkDeviceWaitIdle"));
     }
+    if (state->own_memory && std::strcmp(name, "vkGetBufferMemoryRequirements") == 0) {
+        driver_vkGetBufferMemoryRequirements = reinterpret_cast<PFN_vkGetBufferMemoryRequirements>(real);
+        return reinterpret_cast<PFN_vkVoidFunction>(&get_memory_requirements);
+    }
     const PFN_vkVoidFunction driver = real;
+    VKFORMER_INSERT(vkAllocateMemory, allocate_memory)
+    VKFORMER_INSERT(vkFreeMemory, free_memory)
     VKFORMER_INSERT(vkGetQueryPoolResults, get_timestamps)
     VKFORMER_INSERT(vkBeginCommandBuffer, begin_commands)
     VKFORMER_INSERT(vkQueueSubmit, submit)
@@ -436,6 +483,24 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device(VkDevice device, const char*
         return reinterpret_cast<PFN_vkVoidFunction>(&update_descriptor_sets);
     }
     return real;
+}
+
+/// A GPU's own memory, which the host does not see, and the host's.
+void tell_own_memory(VkPhysicalDeviceMemoryProperties& memory) {
+    const VkDeviceSize host_bytes = memory.memoryHeaps[0].size;
+    memory = {.memoryTypeCount = 2, .memoryTypes = {}, .memoryHeapCount = 2, .memoryHeaps = {}};
+    memory.memoryTypes[0] = {VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 0};
+    memory.memoryTypes[1] = {VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT, 1};
+    memory.memoryHeaps[0] = {*state->own_memory, VK_MEMORY_HEAP_DEVICE_LOCAL_BIT};
+    memory.memoryHeaps[1] = {host_bytes, 0};
+}
+
+PFN_vkGetPhysicalDeviceMemoryProperties driver_vkGetPhysicalDeviceMemoryProperties = nullptr;
+VKAPI_ATTR void VKAPI_CALL get_plain_memory_properties(VkPhysicalDevice device,
+                                                       VkPhysicalDeviceMemoryProperties* properties) {
+    driver_vkGetPhysicalDeviceMemoryProperties(device, properties);
+    const std::lock_guard lock(state->mutex);
+    if (state->own_memory) tell_own_memory(*properties);
 }
 
 /// The driver's extensions, and VK_EXT_memory_budget.
@@ -463,6 +528,7 @@ VKAPI_ATTR void VKAPI_CALL get_memory_properties(VkPhysicalDevice device,
     constexpr VkDeviceSize kUsedByOthers = 1 << 30;
     state->memory_properties(device, properties);
     const std::lock_guard lock(state->mutex);
+    if (state->own_memory) tell_own_memory(properties->memoryProperties);
     for (auto* next = static_cast<VkBaseOutStructure*>(properties->pNext); next; next = next->pNext) {
         if (next->sType != VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT) continue;
         auto& budget = *reinterpret_cast<VkPhysicalDeviceMemoryBudgetPropertiesEXT*>(next);
@@ -546,6 +612,10 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_instance(VkInstance instance, const
         state->properties = reinterpret_cast<PFN_vkGetPhysicalDeviceProperties2>(real);
         return reinterpret_cast<PFN_vkVoidFunction>(&get_properties);
     }
+    if (state->own_memory && std::strcmp(name, "vkGetPhysicalDeviceMemoryProperties") == 0) {
+        driver_vkGetPhysicalDeviceMemoryProperties = reinterpret_cast<PFN_vkGetPhysicalDeviceMemoryProperties>(real);
+        return reinterpret_cast<PFN_vkVoidFunction>(&get_plain_memory_properties);
+    }
     if (!state->free_memory) return real;
     if (std::strcmp(name, "vkEnumerateDeviceExtensionProperties") == 0) {
         state->extensions = reinterpret_cast<PFN_vkEnumerateDeviceExtensionProperties>(real);
@@ -566,6 +636,10 @@ Interposer::Interposer(PFN_vkGetInstanceProcAddr next) {
     const std::lock_guard lock(state->mutex);
     state->next = next;
     state->free_memory.reset();
+    state->own_memory.reset();
+    state->allocated = {};
+    state->most_own_memory = 0;
+    state->allocations.clear();
     state->hidden.clear();
     state->cache_data.reset();
     state->loses_stores = false;
@@ -648,6 +722,21 @@ std::map<std::string, std::int64_t> Interposer::live() const {
 void Interposer::leave_memory(std::uint64_t bytes) {
     const std::lock_guard lock(state->mutex);
     state->free_memory = bytes;
+}
+
+void Interposer::claim_own_memory(std::uint64_t bytes) {
+    const std::lock_guard lock(state->mutex);
+    state->own_memory = bytes;
+}
+
+std::uint64_t Interposer::most_own_memory() const {
+    const std::lock_guard lock(state->mutex);
+    return state->most_own_memory;
+}
+
+std::uint64_t Interposer::host_memory() const {
+    const std::lock_guard lock(state->mutex);
+    return state->allocated[1];
 }
 
 void Interposer::hide(const std::string& device_function) {

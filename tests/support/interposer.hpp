@@ -43,6 +43,12 @@ public:
 
     /// From now on every device has VK_EXT_memory_budget, which says that so many bytes are free in every heap.
     void leave_memory(std::uint64_t bytes);
+    /// From now on every device claims to have so many bytes of memory that the host does not see, which it keeps to, and the host's memory
+    /// beside them. To be said before the device is made.
+    void claim_own_memory(std::uint64_t bytes);
+    /// The most bytes of its own that were allocated at once since then, and those of the host's that are now.
+    std::uint64_t most_own_memory() const;
+    std::uint64_t host_memory() const;
     /// From now on devices lack the function, too.
     void hide(const std::string& device_function);
     /// From now on pipeline caches give this data, and the driver sees none of what they are made from.

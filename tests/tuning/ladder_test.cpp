@@ -19,6 +19,7 @@
 #include "support/backends.hpp"
 #include "support/host_application.hpp"
 #include "support/interposer.hpp"
+#include "support/lent_device.hpp"
 #include "support/must.hpp"
 #include "support/quantized.hpp"
 #include "support/temporary_folder.hpp"
@@ -120,6 +121,32 @@ TEST_CASE("the ladder tries what is new, keeps its verdicts, and tries it never 
                 CHECK(vulkan::find_kernel(kernels, chosen[i]));
         }
     }
+}
+
+TEST_CASE("variants that there is no memory to try are not held to be wrong", "[tuning][vulkan][errors]") {
+    if (vulkan_device_indices().empty()) return;
+    const std::string index = vulkan_device_indices().back();
+    CAPTURE(index);
+    const TemporaryFolder folder;
+    const graph::Plan plan = some_plan();
+    Interposer interposer(must(vulkan::open_loader()));
+    interposer.claim_own_memory(64);  // not enough for anything
+    HostApplication host({.device_index = static_cast<std::uint32_t>(std::stoul(index))});
+    Counted counted;
+    {
+        const auto backend = must(vulkan::VulkanBackend::adopt(lent(host, interposer), {.cache_folder = {}}));
+        Ladder ladder(counted.options(folder.path()));
+        const auto chosen = must(ladder.choose(*backend, plan));
+        CHECK(counted.trials > 2);
+        CHECK(chosen.size() == plan.graph.nodes().size());
+        CHECK(std::ranges::all_of(chosen, &std::string::empty));  // the first that fits
+        CHECK(ladder.file(backend->capabilities()).verdicts().empty());
+    }
+    interposer.claim_own_memory(64 << 20);
+    const auto backend = must(vulkan::VulkanBackend::adopt(lent(host, interposer), {.cache_folder = {}}));
+    Ladder ladder(counted.options(folder.path()));
+    must(ladder.choose(*backend, plan));
+    CHECK(ladder.file(backend->capabilities()).verdicts().size() == 2);
 }
 
 TEST_CASE("trials end with their time, and the next ladder goes on", "[tuning][vulkan]") {

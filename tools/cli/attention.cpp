@@ -39,6 +39,7 @@ Result<AttentionMaps> observe(const AttentionCommand& command) {
     VKFORMER_TRY(const auto folder, command.model.find());
     TranslatorOptions options{.device = command.device.device, .batch = 1, .plain_shaders = command.device.plain};
     VKFORMER_TRY(options.shader_variants, command.device.variants_by_op());
+    options.offload = command.device.offload();
     VKFORMER_TRY(Translator translator, Translator::load(folder, options));
     VKFORMER_CHECK(command.device.heed(translator.notes()));
     if (!command.device.quiet) std::fprintf(stderr, "vkformer: device: %s\n", translator.device().c_str());

@@ -62,6 +62,22 @@ void DeviceOptions::add_device(CLI::App& command) {
         .add_option("--variant", variants, "Force a shader variant, as OP=NAME (see: vkformer tune --list); repeatable")
         ->allow_extra_args(false)  // what follows is no further variant but the text
         ->type_name("OP=NAME");
+    command
+        .add_option(
+            "--offload", offloaded,
+            "Weights that stay in the host's memory, where a GPU reads them over its bus: so many bytes, as 2G, or "
+            "auto, those that do not fit the device")
+        ->transform(CLI::Validator(
+            [](std::string& text) { return text == "auto" ? std::string() : CLI::AsSizeValue(false)(text); }, ""))
+        ->type_name("SIZE|auto")
+        ->capture_default_str();
+}
+
+Offload DeviceOptions::offload() const {
+    Offload result{.bytes = offloaded == "auto" ? Offload::kRest : std::stoull(offloaded)};
+    if (!quiet)
+        result.report = [](const std::string& text) { std::fprintf(stderr, "vkformer: offload: %s\n", text.c_str()); };
+    return result;
 }
 
 Result<std::map<std::string, std::string>> DeviceOptions::variants_by_op() const {

@@ -16,6 +16,7 @@
 #include "core/dtype.hpp"
 #include "graph/program.hpp"
 #include "models/decoder.hpp"
+#include "vkformer/offload.hpp"
 #include "vkformer/result.hpp"
 #include "vkformer/weight_storage.hpp"
 
@@ -34,6 +35,7 @@ struct DeviceOptions {
     bool plain = false;
     bool strict = false;
     std::vector<std::string> variants;  ///< "op=name"
+    std::string offloaded = "0";        ///< bytes, or "auto"
 
     void add_device(CLI::App& command);
     void add_dtype(CLI::App& command);
@@ -43,6 +45,8 @@ struct DeviceOptions {
     Result<void> heed(const std::vector<std::string>& notes) const;
     /// `variants` by op. Errors: InvalidArgument (no "=").
     Result<std::map<std::string, std::string>> variants_by_op() const;
+    /// `offloaded`, told on standard error unless it is to be quiet.
+    Offload offload() const;
     DType dtype_value() const { return dtype == "f16" ? DType::f16 : DType::f32; }
 };
 

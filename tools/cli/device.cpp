@@ -11,7 +11,7 @@
 namespace vkformer::cli {
 
 Result<api::OpenOptions> open_options(const DeviceOptions& options) {
-    api::OpenOptions open{.device = options.device, .plain = options.plain};
+    api::OpenOptions open{.device = options.device, .plain = options.plain, .offload = options.offload()};
     VKFORMER_TRY(open.variants, options.variants_by_op());
     if (!options.quiet) open.progress = [](const tuning::Progress& p) { show_progress(to_string(p)); };
     return open;

@@ -36,6 +36,7 @@ Result<std::filesystem::path> EncoderCommand::apply(EncoderOptions& options) con
     options.max_length = max_length;
     options.plain_shaders = device.plain;
     VKFORMER_TRY(options.shader_variants, device.variants_by_op());
+    options.offload = device.offload();
     if (!device.quiet) options.on_progress = show_progress;
     std::error_code ignored;
     if (std::filesystem::path path = utf8_path(folder); std::filesystem::exists(path, ignored)) return path;

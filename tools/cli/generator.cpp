@@ -217,6 +217,7 @@ Result<Generator> load_generator(const GeneratorCommand& command) {
     if (command.early_stopping == "never") options.beam_search.early_stopping = EarlyStopping::never;
     if (!command.draft.empty()) options.draft = utf8_path(command.draft);
     VKFORMER_TRY(options.shader_variants, command.device.variants_by_op());
+    options.offload = command.device.offload();
     VKFORMER_TRY(const auto adapters, command.lora.adapters());
     for (const auto& adapter : adapters) options.adapters.push_back({.name = adapter.name, .path = adapter.path});
     if (!command.device.quiet) options.on_progress = show_progress;

@@ -136,6 +136,7 @@ public:
                                  .beam_search = {.beams = 1},
                                  .plain_shaders = command.device.plain};
         VKFORMER_TRY(options.shader_variants, command.device.variants_by_op());
+        options.offload = command.device.offload();
         VKFORMER_TRY(const auto adapters, command.lora.adapters());
         ScoreOptions asked = {.likeliest = command.likeliest, .stride = command.stride};
         for (const auto& [name, path, scale] : adapters) {
@@ -193,6 +194,7 @@ public:
                                   .to = command.to,
                                   .plain_shaders = command.device.plain};
         VKFORMER_TRY(options.shader_variants, command.device.variants_by_op());
+        options.offload = command.device.offload();
         if (!command.device.quiet) options.on_progress = show_progress;
         VKFORMER_TRY(Translator translator, Translator::load(utf8_path(command.model), options));
         VKFORMER_CHECK(command.device.heed(translator.notes()));

@@ -70,6 +70,7 @@ Result<serve::ServerOptions> server_options(const ServeCommand& command) {
     model.strict = command.device.strict;
     model.on_demand = command.load == "on-demand";
     VKFORMER_TRY(model.shader_variants, command.device.variants_by_op());
+    model.offload = command.device.offload();
     if (!command.device.quiet) model.on_progress = show_progress;
     model.read_sound = [](std::string_view bytes, std::uint32_t rate) { return read_sound(bytes, rate); };
     options.limits.request_time = std::chrono::seconds(command.request_seconds);

@@ -121,6 +121,7 @@ Result<int> run(const TranscribeCommand& command) {
     if (!command.temperatures.empty()) options.temperatures = command.temperatures;
     if (command.no_fallback) options.temperatures.resize(1);
     VKFORMER_TRY(options.shader_variants, command.device.variants_by_op());
+    options.offload = command.device.offload();
     if (!command.device.quiet) options.on_progress = show_progress;
     VKFORMER_TRY(Transcriber transcriber, Transcriber::load(folder, options));
     VKFORMER_CHECK(command.device.heed(transcriber.notes()));

@@ -114,6 +114,7 @@ Result<int> run(TranslateCommand command) {
                               .to = command.to,
                               .plain_shaders = command.device.plain};
     VKFORMER_TRY(options.shader_variants, command.device.variants_by_op());
+    options.offload = command.device.offload();
     if (!command.device.quiet) options.on_progress = show_progress;
     VKFORMER_TRY(Translator translator, Translator::load(folder, options));
     VKFORMER_CHECK(command.device.heed(translator.notes()));

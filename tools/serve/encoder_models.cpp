@@ -14,6 +14,7 @@ void set(EncoderOptions& encoder, const ModelOptions& options) {
     encoder.plain_shaders = options.plain_shaders;
     encoder.shader_variants = options.shader_variants;
     encoder.on_progress = options.on_progress;
+    encoder.offload = options.offload;
     encoder.batch = kTextsPerCall;
 }
 

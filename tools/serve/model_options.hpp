@@ -31,6 +31,7 @@ struct ModelOptions {
     std::uint64_t memory =
         0;  ///< bytes that models loaded on demand may have together; 0: as many as their devices have
     std::map<std::string, std::string> shader_variants;
+    Offload offload;  ///< of each model
     /// Language and language of translation models, by the model's name, where their folders do not say: {"opus", {"en", "de"}}.
     std::map<std::string, std::pair<std::string, std::string>> languages;
     std::function<void(const std::string&)> on_progress;

@@ -27,6 +27,7 @@ Result<std::unique_ptr<SpeechModel>> SpeechModel::load(std::string name, const s
     transcriber.plain_shaders = options.plain_shaders;
     transcriber.shader_variants = options.shader_variants;
     transcriber.on_progress = options.on_progress;
+    transcriber.offload = options.offload;
     transcriber.should_stop = [self = loaded.get()] { return self->calls_ && self->calls_->should_stop(); };
     VKFORMER_TRY(auto model, Transcriber::load(path, transcriber));
     loaded->model_.emplace(std::move(model));

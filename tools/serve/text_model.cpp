@@ -21,7 +21,8 @@ Result<std::unique_ptr<TextModel>> TextModel::load(std::string name, const std::
                                        .adapters = adapters,
                                        .plain_shaders = options.plain_shaders,
                                        .shader_variants = options.shader_variants,
-                                       .on_progress = options.on_progress},
+                                       .on_progress = options.on_progress,
+                                       .offload = options.offload},
                          .cache_tokens = options.cache_tokens,
                          .prompt_lookup = options.prompt_lookup};
     auto loaded = std::make_unique<TextModel>();

@@ -97,7 +97,8 @@ Result<std::unique_ptr<TranslationModel>> TranslationModel::load(std::string nam
                                  .hypotheses = 0,
                                  .plain_shaders = options.plain_shaders,
                                  .shader_variants = options.shader_variants,
-                                 .on_progress = options.on_progress};
+                                 .on_progress = options.on_progress,
+                                 .offload = options.offload};
     if (languages.are_many) {  // until a client says which
         translator.from = translator.to = languages.sources.front();
         loaded->chosen_ = group_of(translator.from, translator.to);

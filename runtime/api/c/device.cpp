@@ -105,6 +105,9 @@ Result<vulkan::BackendOptions> backend_options(const vkf_device_options& options
                                       options.cache_folder ? utf8_path(options.cache_folder) : std::filesystem::path()};
     result.pipeline_cache = options.pipeline_cache;
     result.memory_limit = options.memory_budget;
+    result.offload.bytes = options.offload_bytes;
+    if (options.log)
+        result.offload.report = [options](const std::string& text) { tell(options, VKF_LOG_INFO, "offload: " + text); };
     result.exported.handle_types = options.external_handle_types;
     if (options.memory) {
         if (!options.memory->allocate || !options.memory->free)
@@ -146,6 +149,7 @@ vkf_result hand_out(Result<std::unique_ptr<vulkan::VulkanBackend>> backend, cons
 Result<std::shared_ptr<c::Device>> cpu_device(const vkf_device_options& options) {
     const std::pair<bool, const char*> for_vulkan[] = {{options.memory_budget != 0, "memory_budget"},
                                                        {options.memory != nullptr, "memory"},
+                                                       {options.offload_bytes != 0, "offload_bytes"},
                                                        {options.pipeline_cache != VK_NULL_HANDLE, "pipeline_cache"},
                                                        {options.external_handle_types != 0, "external_handle_types"},
                                                        {options.named_variant_count != 0, "named_variants"}};

@@ -106,6 +106,7 @@ void read(const vkf_engine_options& given, EngineOptions& options, c::Arguments&
     if (!given.weights_as_filed) generator.weights = WeightStorage::precision;
     if (given.cache_q8_0) generator.cache = CacheStorage::q8_0;
     generator.plain_shaders = given.plain_shaders != VK_FALSE;
+    generator.offload.bytes = given.offload_bytes;
     for (const vkf_adapter& adapter :
          arguments.array(given.adapters, given.adapter_count, "vkf_engine_options::adapters"))
         generator.adapters.push_back({arguments.text(adapter.name, "vkf_adapter::name"),
