@@ -13,10 +13,13 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "core/mapped_file.hpp"
 #include "core/paths.hpp"
+#include "core/tasks.hpp"
 #include "core/try.hpp"
+#include "formats/gguf_repack.hpp"
 #include "formats/json.hpp"
 
 namespace vkformer::formats {
@@ -499,6 +502,25 @@ Result<void> check_tensors_of_parts(std::span<const Part> parts, std::span<const
 
 }  // namespace
 
+namespace {
+
+/// The tensor in what holds its values, made by all processors.
+TensorData repacked_tensor(const GgufTensor& tensor) {
+    constexpr std::uint64_t kChunk = 1 << 18;  // elements
+    const DType dtype = *repacked_dtype(tensor.type);
+    const std::uint64_t count = tensor.shape.element_count();
+    const auto bytes = std::make_shared<std::vector<std::byte>>(bytes_of(dtype, count));
+    run_tasks((count + kChunk - 1) / kChunk, [&](std::size_t i) {
+        const std::uint64_t first = i * kChunk, n = std::min(kChunk, count - first);
+        const auto part = [&](std::uint64_t elements) { return tensor.bytes.size() * elements / count; };
+        repack(tensor.type, tensor.bytes.subspan(part(first), part(n)),
+               std::span(*bytes).subspan(bytes_of(dtype, first), bytes_of(dtype, n)));
+    });
+    return {.dtype = dtype, .shape = tensor.shape, .bytes = *bytes, .owner = bytes};
+}
+
+}  // namespace
+
 struct Gguf::Contents {
     std::vector<Part> parts;
     std::vector<GgufTensor> tensors;  // of all parts
@@ -511,6 +533,7 @@ struct Gguf::Contents {
         contents->parts = std::move(parts);
         TensorMap supported;
         RefusedTensors refused;
+        const auto late = std::make_shared<LateTensors>();
         for (const Part& part : contents->parts)
             for (const GgufTensor& tensor : part.tensors) {
                 contents->tensors.push_back(tensor);
@@ -518,11 +541,14 @@ struct Gguf::Contents {
                     supported.emplace(
                         tensor.name,
                         TensorData{.dtype = *dtype, .shape = tensor.shape, .bytes = tensor.bytes, .owner = part.owner});
+                else if (repacked_dtype(tensor.type))
+                    late->add(std::string(tensor.name),
+                              [tensor, owner = part.owner] { return repacked_tensor(tensor); });
                 else
                     refused.emplace(tensor.name, ggml_type_name(tensor.type));
             }
         for (const GgufValue& value : contents->parts[0].values) contents->by_key.emplace(value.key, &value);
-        contents->weights = Weights(contents->parts[0].name, std::move(supported), std::move(refused));
+        contents->weights = Weights(contents->parts[0].name, std::move(supported), std::move(refused), late);
         return contents;
     }
 };

@@ -75,10 +75,28 @@ std::size_t similarity(std::string_view a, std::string_view b) {
 
 }  // namespace
 
+const TensorData* LateTensors::find(std::string_view name) {
+    const auto found = tensors_.find(name);
+    if (found == tensors_.end()) return nullptr;
+    Tensor& tensor = found->second;
+    const std::lock_guard lock(mutex_);
+    if (tensor.make) {
+        tensor.data = tensor.make();
+        tensor.make = {};
+    }
+    return &tensor.data;
+}
+
+std::vector<std::string_view> LateTensors::names() const {
+    std::vector<std::string_view> names;
+    for (const auto& [name, tensor] : tensors_) names.push_back(name);
+    return names;
+}
+
 const TensorData* Weights::find(std::string_view name) const {
     asked_->add(name);
     const auto found = tensors_.find(name);
-    return found == tensors_.end() ? nullptr : &found->second;
+    return found == tensors_.end() ? late_->find(name) : &found->second;
 }
 
 Result<TensorData> Weights::get(std::string_view name) const {
@@ -99,6 +117,8 @@ Result<TensorData> Weights::get(std::string_view name) const {
 std::vector<std::string_view> Weights::names() const {
     std::vector<std::string_view> names;
     for (const auto& [name, tensor] : tensors_) names.push_back(name);
+    const auto late = late_->names();
+    names.insert(names.end(), late.begin(), late.end());
     return names;
 }
 
@@ -108,6 +128,8 @@ std::vector<std::string> Weights::unasked() const {
         if (!asked_->has(name)) names.push_back(name);
     for (const auto& [name, type] : refused_)
         if (!asked_->has(name)) names.push_back(name);
+    for (const std::string_view name : late_->names())
+        if (!asked_->has(name)) names.emplace_back(name);
     std::ranges::sort(names);
     return names;
 }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,22 +23,47 @@ using TensorMap = std::map<std::string, TensorData, std::less<>>;
 /// Tensors that are in the file, but whose type vkformer does not compute with: the type by the tensor's name.
 using RefusedTensors = std::map<std::string, std::string, std::less<>>;
 
+/// Tensors that are made when they are first asked for, and kept: TensorData by the tensor's name. Thread-safe.
+class LateTensors {
+public:
+    void add(std::string name, std::function<TensorData()> make) { tensors_[std::move(name)].make = std::move(make); }
+    bool contains(std::string_view name) const { return tensors_.contains(name); }
+    /// nullptr where there is none of that name; valid as long as this object.
+    const TensorData* find(std::string_view name);
+    std::vector<std::string_view> names() const;
+
+private:
+    struct Tensor {
+        std::function<TensorData()> make;  // empty: made
+        TensorData data;
+    };
+    std::mutex mutex_;
+    std::map<std::string, Tensor, std::less<>> tensors_;
+};
+
 /// Tensors by name, with the name of their source for messages. A plain value; the tensors own the mapped files. Copies know together
 /// what was asked for.
 class Weights {
 public:
     /// `source` is what messages call the tensors' file.
-    Weights(std::string source, TensorMap tensors, RefusedTensors refused = {})
-        : source_(std::move(source)), tensors_(std::move(tensors)), refused_(std::move(refused)) {}
+    Weights(std::string source, TensorMap tensors, RefusedTensors refused = {},
+            std::shared_ptr<LateTensors> late = std::make_shared<LateTensors>())
+        : source_(std::move(source)),
+          tensors_(std::move(tensors)),
+          refused_(std::move(refused)),
+          late_(std::move(late)) {}
 
     /// The file has such a tensor, be it one that get refuses for its type. Ask this before an optional tensor is taken.
-    bool has(std::string_view name) const { return tensors_.contains(name) || refused_.contains(name); }
+    bool has(std::string_view name) const {
+        return tensors_.contains(name) || refused_.contains(name) || late_->contains(name);
+    }
     /// nullptr where there is no such tensor or get refuses it; valid as long as this object. The tensor has been asked for then, as by get.
     const TensorData* find(std::string_view name) const;
     /// Errors: MissingTensor, with a similar name that is there if one is; UnsupportedDtype.
     Result<TensorData> get(std::string_view name) const;
 
     std::vector<std::string_view> names() const;
+    /// Without late ones.
     const TensorMap& tensors() const noexcept { return tensors_; }
     const std::string& source() const noexcept { return source_; }
     /// Other tensors of the same source; of them nothing has been asked for.
@@ -49,6 +75,7 @@ private:
     std::string source_;
     TensorMap tensors_;
     RefusedTensors refused_;
+    std::shared_ptr<LateTensors> late_;
     std::shared_ptr<AskedNames> asked_ = std::make_shared<AskedNames>();
 };
 

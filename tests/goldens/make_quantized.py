@@ -5,7 +5,8 @@
 
 A GGUF file with one layer's worth of float32 tensors is written, quantised to each format, and the bytes of one tensor are taken
 from the result. `dequantized` is what the gguf package makes of them. llama-quantize stores nothing but experts as MXFP4: the
-package makes those blocks itself, and others of random bytes, `any_blocks`, since all of them stand for numbers.
+package makes those blocks itself, and others of random bytes, `any_blocks`, since all of them stand for numbers. Of the types that
+are repacked (formats/gguf_repack.hpp) there are random bytes alone.
 Made with llama.cpp 0.7.0 and gguf 0.19.0 of Debian sid.
 """
 
@@ -41,6 +42,22 @@ def write_mxfp4(values, out):
          "any_dequantized": gguf.quants.dequantize(any_blocks, kind)},
         out / "mxfp4.safetensors",
     )  # fmt: skip
+
+
+def write_repacked(out):
+    """Types that vkformer repacks: blocks of random bytes, which all stand for numbers, and what the gguf package makes of them."""
+    for kind, scale_at in (("IQ3_XXS", 0), ("IQ3_S", 0), ("TQ1_0", 52), ("TQ2_0", 64)):
+        kind = gguf.GGMLQuantizationType[kind]
+        block_bytes = gguf.GGML_QUANT_SIZES[kind][1]
+        random = np.random.default_rng(int(kind))
+        blocks = random.integers(0, 256, (24, block_bytes), np.uint8)
+        scales = (0.01 * random.standard_normal(24)).astype(np.float16)
+        scales[:5] = [0, 2.0**-14, 2.0**-23, 6 * 2.0**-24, 65504]
+        blocks[:, scale_at : scale_at + 2] = scales.view(np.uint8).reshape(24, 2)
+        save_file(
+            {"blocks": blocks.reshape(-1), "dequantized": gguf.quants.dequantize(blocks, kind).reshape(-1)},
+            out / f"{kind.name.lower()}.safetensors",
+        )
 
 
 def text(value):
@@ -132,6 +149,7 @@ def main():
     values = 0.02 * normal(ROWS, WIDTH) * np.exp(normal(ROWS, WIDTH // 32)).repeat(32, axis=1)  # scales that differ
     values[1, 64:96] = 0  # a group without a scale
     write_mxfp4(values, arguments.out)
+    write_repacked(arguments.out)
     square = 0.02 * normal(WIDTH, WIDTH)
     padded = square.copy()
     padded[:ROWS] = values
