@@ -456,6 +456,12 @@ Result<GgufContents> exported_to_gguf(const std::filesystem::path& folder, DType
     return contents;
 }
 
+Result<std::vector<OutputTensor>> tensors_as_exported(const std::filesystem::path& folder, const Decoder& decoder) {
+    VKFORMER_TRY(const auto json, Config::open(folder / "config.json"));
+    VKFORMER_TRY(const Source* const source, source_of(json));
+    return gguf_tensors(decoder, architecture_of(*source, decoder.config()), source->has_biases, folder.string());
+}
+
 Result<void> weigh(GgufContents& contents, const formats::Importance& importance) {
     std::vector<std::string> without;
     bool has_any = false;

@@ -11,6 +11,7 @@
 #include "formats/gguf_writer.hpp"
 #include "formats/importance.hpp"
 #include "formats/output_tensor.hpp"
+#include "models/decoder.hpp"
 #include "vkformer/result.hpp"
 
 namespace vkformer::models {
@@ -33,6 +34,11 @@ Result<GgufContents> requantized(const formats::Gguf& file, DType dtype);
 /// of load_decoder, open_weights and load_tokenizer; UnsupportedConfig (an architecture, an option, a tensor or a tokenizer that has no
 /// place in the format, by name).
 Result<GgufContents> exported_to_gguf(const std::filesystem::path& folder, DType dtype);
+
+/// The tensors that exported_to_gguf makes of a decoder that was loaded from the folder, with dtypes as they come: each, or its parts, the
+/// bytes of one of the decoder's weights. Errors: those of the architecture, and of tensors that have no place in the format.
+Result<std::vector<formats::OutputTensor>> tensors_as_exported(const std::filesystem::path& folder,
+                                                               const Decoder& decoder);
 
 /// Rounds matrices in blocks of less than eight bits so that their products err least on the text that the importance is of. Notes say which
 /// have none, and count alike everywhere. Errors: InvalidArgument (of another model: none of its matrices is there, or one has other inputs).
