@@ -45,12 +45,16 @@ void warn_of_cache_folder() {
 
 }  // namespace
 
-void DeviceOptions::add_device(CLI::App& command) {
-    command
+CLI::Option* DeviceOptions::add_device_name(CLI::App& command) {
+    return command
         .add_option("-d,--device", device,
                     "Device: index, UUID or part of the name as `vkformer info` shows them, cpu, or auto")
         ->capture_default_str()
         ->transform(reserved_name);
+}
+
+void DeviceOptions::add_device(CLI::App& command) {
+    add_device_name(command);
     command.parse_complete_callback([this] {
         if (!quiet && device != "cpu") warn_of_cache_folder();
     });

@@ -38,6 +38,8 @@ struct DeviceOptions {
     std::string offloaded = "0";        ///< bytes, or "auto"
 
     void add_device(CLI::App& command);
+    /// --device alone.
+    CLI::Option* add_device_name(CLI::App& command);
     void add_dtype(CLI::App& command);
     void add_strict(CLI::App& command);
     /// Says on standard error what was passed over in a model's files, unless it is to be quiet. Errors: UnsupportedConfig (there is
@@ -113,6 +115,7 @@ void add_tune(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
 void add_convert(CLI::App& app, Action& action);
+void add_imatrix(CLI::App& app, Action& action);
 void add_serve(CLI::App& app, Action& action);
 
 /// Writes `text` to standard output: as it is into a pipe or a file, printable on a terminal, for what a model or a file says may

@@ -19,6 +19,8 @@
 #include "formats/json.hpp"
 #include "formats/safetensors.hpp"
 #include "formats/weights.hpp"
+#include "importance.hpp"
+#include "line_reader.hpp"
 #include "models/gguf_export.hpp"
 #include "models/sentence.hpp"
 
@@ -31,8 +33,10 @@ using formats::OutputTensor;
 struct ConvertCommand {
     std::string source, destination;
     std::string dtype;
-    std::string importance;  // a path; empty: none
-    bool quiet = false;
+    std::string importance, importance_text;  // paths; empty: none
+    DeviceOptions device;                     // for the text
+
+    bool is_weighed() const noexcept { return !importance.empty() || !importance_text.empty(); }
 };
 
 std::vector<DType> dtypes() {
@@ -54,7 +58,7 @@ formats::WriteProgress progress(const std::string& destination) {
 }
 
 void say(const ConvertCommand& command, const std::string& text) {
-    if (!command.quiet) std::fprintf(stderr, "vkformer: %s\n", text.c_str());
+    if (!command.device.quiet) std::fprintf(stderr, "vkformer: %s\n", text.c_str());
 }
 
 Result<void> write(const ConvertCommand& command, const fs::path& path, const models::GgufContents& contents) {
@@ -64,10 +68,23 @@ Result<void> write(const ConvertCommand& command, const fs::path& path, const mo
     return written;
 }
 
-/// Where an importance matrix was named, blocks are made by it.
+/// What the source's inputs are on the text.
+Result<formats::Importance> measured(const ConvertCommand& command) {
+    VKFORMER_TRY(std::string text, read_text(command.importance_text));
+    VKFORMER_TRY(const auto found, importance_of_text(command.device, {.model = utf8_path(command.source),
+                                                                       .text = std::move(text),
+                                                                       .name = command.importance_text}));
+    const std::string unmet = unmet_experts(found.sums);
+    if (!unmet.empty()) say(command, "no token came to " + unmet + ": their inputs count alike");
+    return means_of(found.sums);
+}
+
+/// Where an importance matrix was named, or a text to make it of, blocks are made by it.
 Result<void> write_weighed(const ConvertCommand& command, models::GgufContents contents) {
-    if (!command.importance.empty()) {
-        VKFORMER_TRY(const auto importance, formats::read_importance(utf8_path(command.importance)));
+    if (command.is_weighed()) {
+        VKFORMER_TRY(const auto importance, command.importance.empty()
+                                                ? measured(command)
+                                                : formats::read_importance(utf8_path(command.importance)));
         VKFORMER_CHECK(models::weigh(contents, importance));
     }
     return write(command, utf8_path(command.destination), contents);
@@ -232,9 +249,10 @@ Result<int> run(const ConvertCommand& command) {
     if (!is_one_file && is_within(utf8_path(command.destination), source))
         return Error{ErrorCode::InvalidArgument, "the destination is in the source's folder: name one elsewhere"};
     const bool to_gguf = command.destination.ends_with(".gguf");
-    if (!command.importance.empty() && (!to_gguf || !is_quantized(dtype_of(command.dtype))))
+    if (command.is_weighed() && (!to_gguf || !is_quantized(dtype_of(command.dtype))))
         return Error{ErrorCode::InvalidArgument,
-                     "--imatrix is for block formats in a .gguf file: name such a destination, and --dtype q4_k, say"};
+                     std::string(command.importance.empty() ? "--imatrix-text" : "--imatrix") +
+                         " is for block formats in a .gguf file: name such a destination, and --dtype q4_k, say"};
     const bool is_folder = fs::is_directory(source, ignored);
     if (!is_folder && !command.source.ends_with(".safetensors")) {
         if (!to_gguf)
@@ -272,15 +290,26 @@ void add_convert(CLI::App& app, Action& action) {
                      "What matrices are stored as; in block formats, vectors and norms stay what they are")
         ->check(CLI::IsMember(names))
         ->required();
-    command->add_option("--imatrix", options->importance,
-                        "llama.cpp's importance matrix of the model (GGUF, or the older form): products err least on what "
-                        "it was made of")
-        ->type_name("FILE");
-    command->add_flag("-q,--quiet", options->quiet, "Do not say on standard error what is stored otherwise");
+    auto* const importance =
+        command
+            ->add_option("--imatrix", options->importance,
+                         "llama.cpp's importance matrix of the model (GGUF, or the older form): products err least on "
+                         "what it was made of")
+            ->type_name("FILE");
+    auto* const text =
+        command
+            ->add_option("--imatrix-text", options->importance_text,
+                         "A text that the source reads first: products err least on it (as with --imatrix and the file "
+                         "that `vkformer imatrix` makes of it)")
+            ->type_name("FILE")
+            ->excludes(importance);
+    options->device.add_device_name(*command)->needs(text);
+    command->add_flag("-q,--quiet", options->device.quiet, "Do not say on standard error what is stored otherwise");
     command->footer(
         "Examples:\n"
         "  vkformer convert ./smollm2 smollm2-q8_0.gguf --dtype q8_0\n"
         "  vkformer convert smollm2-f16.gguf smollm2-q4_k.gguf --dtype q4_k --imatrix smollm2.imatrix.gguf\n"
+        "  vkformer convert smollm2-f16.gguf smollm2-q3_k.gguf --dtype q3_k --imatrix-text texts.txt\n"
         "  vkformer convert ./opus-mt-en-de ./opus-mt-en-de-q8_0 --dtype q8_0\n"
         "  vkformer convert ./smollm2 ./smollm2-f16 --dtype f16");
     command->callback([&action, options] { action = [options] { return run(*options); }; });

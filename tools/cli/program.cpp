@@ -30,6 +30,7 @@ void describe_program(CLI::App& app, Action& action) {
     add_bench(app, action);
     add_inspect(app, action);
     add_convert(app, action);
+    add_imatrix(app, action);
     add_serve(app, action);
 }
 
