@@ -215,10 +215,11 @@ typedef struct vkf_device_options {
     const vkf_variant* named_variants;
     uint32_t named_variant_count;
     /**
-     * so many bytes of weights stay in the host's memory, where the device reads them over its bus, step by step, outside
-     * memory_budget; those go first of which a token needs least (looked-up tables, experts). VKF_OFFLOAD_REST: those that
-     * do not fit the device beside what else it computes with. `log` is told what it costs. The device must have memory
-     * that is not its own (else VKF_ERROR_MISSING_FEATURE). 0: none. Not for VKF_DEVICE_CPU
+     * so many bytes of weights stay in the host's memory, where the device reads them over its bus, step by step,
+     * outside memory_budget; those go first of which a token needs least (looked-up tables, experts).
+     * VKF_OFFLOAD_REST: those that do not fit the device beside what else it computes with. `log` is told what it
+     * costs. A number of bytes needs a device with memory that is not its own (else VKF_ERROR_MISSING_FEATURE). 0:
+     * none. Not for VKF_DEVICE_CPU
      */
     uint64_t offload_bytes;
 } vkf_device_options;

@@ -83,7 +83,7 @@ class Held {
 public:
     /// `load` makes the Result of the model; `options` are watched.
     template <class Options>
-    Held(const std::string& path, Options options, const nb::object& on_progress) {
+    Held(const std::string& path, Options options, const nb::object& on_progress) : on_progress_(on_progress) {
         Watch* const watch = watch_.get();
         options.should_stop = [watch] { return watch->should_stop(); };
         if (!on_progress.is_none())
@@ -136,6 +136,7 @@ private:
 
     pid_t process_ = getpid();
     std::unique_ptr<Watch> watch_ = std::make_unique<Watch>();  // the model's options point to it
+    nb::object on_progress_;                                    // the model calls it, its first call too
     std::optional<Model> model_;
 };
 

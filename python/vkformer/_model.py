@@ -29,7 +29,7 @@ class CommonArguments(TypedDict, total=False):
     plain_shaders: the plain variant of every op; nothing is measured. On the CPU, activations stay float32 where weights
         are quantised.
     shader_variants: op → variant, before what was measured; ``vkformer tune --list`` names them.
-    on_progress: called with a text about what is being tried while the model loads.
+    on_progress: called with a text about what is being tried while the model loads and when it first meets a shape.
     offload: bytes of weights that stay in the host's memory, where a GPU reads them over its bus, step by step; "auto":
         those that do not fit the device. on_progress is told what it costs. The CPU passes it over.
     """

@@ -8,12 +8,12 @@
 
 namespace vkformer {
 
-/// A class is told from others by the address of its tag.
+/// A class is told from others by the address of its tag, which may be written, lest a linker make one of equal ones.
 template <class T>
-inline constexpr char kTypeTag = 0;
+inline char kTypeTag = 0;
 
-/// `base` as a T, or null: it is null itself, or its type() is another class's. A base class has `virtual const void* type() const noexcept`,
-/// null where nobody asks; T overrides it to give &kTypeTag<T>.
+/// `base` as a T, or null: it is null itself, or its type() is another class's. A base class has
+/// `virtual const void* type() const noexcept`, null where nobody asks; T overrides it to give &kTypeTag<T>.
 template <class T, class Base>
 T* cast_to(Base* base) noexcept {
     return base && base->type() == &kTypeTag<std::remove_const_t<T>> ? static_cast<T*>(base) : nullptr;

@@ -508,12 +508,13 @@ namespace {
 TensorData repacked_tensor(const GgufTensor& tensor) {
     constexpr std::uint64_t kChunk = 1 << 18;  // elements
     const DType dtype = *repacked_dtype(tensor.type);
+    constexpr std::uint64_t kBlock = 256;  // elements, of all types that are repacked
     const std::uint64_t count = tensor.shape.element_count();
+    const std::uint64_t block_bytes = count ? tensor.bytes.size() / (count / kBlock) : 0;
     const auto bytes = std::make_shared<std::vector<std::byte>>(bytes_of(dtype, count));
     run_tasks((count + kChunk - 1) / kChunk, [&](std::size_t i) {
         const std::uint64_t first = i * kChunk, n = std::min(kChunk, count - first);
-        const auto part = [&](std::uint64_t elements) { return tensor.bytes.size() * elements / count; };
-        repack(tensor.type, tensor.bytes.subspan(part(first), part(n)),
+        repack(tensor.type, tensor.bytes.subspan(first / kBlock * block_bytes, n / kBlock * block_bytes),
                std::span(*bytes).subspan(bytes_of(dtype, first), bytes_of(dtype, n)));
     });
     return {.dtype = dtype, .shape = tensor.shape, .bytes = *bytes, .owner = bytes};

@@ -2,6 +2,7 @@
 #include "formats/weights.hpp"
 
 #include <algorithm>
+#include <new>
 #include <system_error>
 
 #include <nlohmann/json.hpp>
@@ -80,10 +81,13 @@ const TensorData* LateTensors::find(std::string_view name) {
     if (found == tensors_.end()) return nullptr;
     Tensor& tensor = found->second;
     const std::lock_guard lock(mutex_);
-    if (tensor.make) {
+    if (!tensor.make) return &tensor.data;
+    try {
         tensor.data = tensor.make();
-        tensor.make = {};
+    } catch (const std::bad_alloc&) {
+        return nullptr;
     }
+    tensor.make = {};
     return &tensor.data;
 }
 
@@ -106,6 +110,8 @@ Result<TensorData> Weights::get(std::string_view name) const {
                      .message = source_ + ": tensor " + quote(name) + " is of the type " + refused->second +
                                 ", which vkformer does not read; llama.cpp's llama-quantize makes a file that it reads",
                      .hint = Hint::requantize};
+    if (late_->contains(name))
+        return Error{ErrorCode::OutOfHostMemory, source_ + ": not enough memory to repack tensor " + quote(name)};
     std::string message = source_ + " has no tensor " + quote(name);
     const auto nearest =
         std::ranges::max_element(tensors_, {}, [&](const auto& entry) { return similarity(entry.first, name); });

@@ -28,7 +28,7 @@ class LateTensors {
 public:
     void add(std::string name, std::function<TensorData()> make) { tensors_[std::move(name)].make = std::move(make); }
     bool contains(std::string_view name) const { return tensors_.contains(name); }
-    /// nullptr where there is none of that name; valid as long as this object.
+    /// nullptr where there is none of that name, or no memory for it; valid as long as this object.
     const TensorData* find(std::string_view name);
     std::vector<std::string_view> names() const;
 
@@ -59,7 +59,7 @@ public:
     }
     /// nullptr where there is no such tensor or get refuses it; valid as long as this object. The tensor has been asked for then, as by get.
     const TensorData* find(std::string_view name) const;
-    /// Errors: MissingTensor, with a similar name that is there if one is; UnsupportedDtype.
+    /// Errors: MissingTensor, with a similar name that is there if one is; UnsupportedDtype; OutOfHostMemory (of a late one).
     Result<TensorData> get(std::string_view name) const;
 
     std::vector<std::string_view> names() const;

@@ -512,11 +512,12 @@ Result<void> Ladder::climb(vulkan::VulkanBackend& backend, const Graph& graph, c
         return climb.repeat(tried);
     }));
     verdict.variant = best_of(verdict.trials);
-    const bool lacked_memory = std::ranges::any_of(verdict.trials, &Trial::lacked_memory);
-    if (verdict.variant.empty() && !lacked_memory) return all_wrong(device.name, key, verdict);
     const std::lock_guard lock(mutex_);
-    if (lacked_memory) {  // another time there may be enough
-        if (!verdict.variant.empty()) given_up_[device.uuid][key] = std::move(verdict);
+    if (verdict.variant.empty()) {
+        const auto untried = std::ranges::find_if(verdict.trials, &Trial::lacked_memory);
+        if (untried == verdict.trials.end()) return all_wrong(device.name, key, verdict);
+        verdict.variant = untried->variant;  // which nothing is known against; another time there may be memory
+        given_up_[device.uuid][key] = std::move(verdict);
         return {};
     }
     verdicts.set(key, std::move(verdict));

@@ -30,12 +30,12 @@ Result<void> check_beside(std::uint64_t used, std::uint64_t limit, const Device&
     const auto most = budget_beside(used, limit, device);
     if (!most || (used <= *most && bytes <= *most - used)) return {};
     const bool is_own = *most == limit;
-    return Error{
-        ErrorCode::OutOfDeviceMemory,
-        label + " needs " + mebibytes(bytes) + " of device memory; " + mebibytes(used) + " are in use and " +
-            (is_own ? "the budget is " + mebibytes(limit)
-                    : "the driver leaves " + mebibytes(*most - std::min(used, *most))) +
-            ". Raise the budget, free other memory, or take smaller weights (float16, quantised) or a shorter context"};
+    return Error{ErrorCode::OutOfDeviceMemory,
+                 label + " needs " + mebibytes(bytes) + " of device memory; " + mebibytes(used) + " are in use and " +
+                     (is_own ? "the budget is " + mebibytes(limit)
+                             : "the driver leaves " + mebibytes(*most - std::min(used, *most))) +
+                     ". Raise the budget, free other memory, take smaller weights (float16, quantised) or a shorter "
+                     "context, or offload weights to the host's memory"};
 }
 
 Result<MemoryRange> from_application(const MemoryCallbacks& callbacks, const MemoryRequest& request) {

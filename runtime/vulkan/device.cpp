@@ -453,6 +453,10 @@ Result<void> Device::prepare(VkQueue queue, const Instance::PhysicalDevice& phys
     if (options.memory.allocate || options.exported.handle_types) capabilities_.host_memory_alignment = 0;
     instance_->vk().vkGetPhysicalDeviceMemoryProperties(physical.handle, &memory_);
     offload_ = options.offload;
+    if (offload_.bytes > 0 && offload_.bytes != Offload::kRest && !has_host_memory(*this))
+        return Error{ErrorCode::MissingFeature, "device \"" + capabilities_.name +
+                                                    "\" has no memory but its own, so that weights cannot stay in the "
+                                                    "host's: offload nothing"};
     allocator_ = std::make_unique<Allocator>(*this, options.memory_limit, options.memory, options.exported);
     transfer_ = std::make_unique<Transfer>(*this);
     if (!queue) return {};

@@ -72,10 +72,14 @@ Result<Buffer> Buffer::create(const Device& device, VkDeviceSize bytes, Use use,
 
     VkMemoryRequirements requirements{};
     vk.vkGetBufferMemoryRequirements(device.handle(), buffer, &requirements);
+    if (use == Use::host_tensors)  // an application's allocator takes any that is left
+        for (std::uint32_t i = 0; i < device.memory_properties().memoryTypeCount; ++i)
+            if (device.memory_properties().memoryTypes[i].propertyFlags & kLocal)
+                requirements.memoryTypeBits &= ~(1u << i);
     const bool mapped = use != Use::tensors || c.unified_memory;
-    const bool is_counted = use != Use::host_tensors;
     const auto type = memory_type_for(use, device, requirements.memoryTypeBits);
     if (!type) return Error{ErrorCode::MissingFeature, "device \"" + c.name + "\" has no memory type for " + label};
+    const bool is_counted = (device.memory_properties().memoryTypes[*type].propertyFlags & kLocal) != 0;
     const MemoryRequest request{.requirements = requirements,
                                 .memory_type = *type,
                                 .required_flags = mapped ? kMapped : 0,
@@ -167,8 +171,8 @@ bool has_host_memory(const Device& device) noexcept {
 
 VkDeviceSize largest_local_heap(const Device& device) noexcept {
     VkDeviceSize largest = 0;
-    for (const VkMemoryHeap& heap :
-         std::span(device.memory_properties().memoryHeaps).first(device.memory_properties().memoryHeapCount))
+    const VkPhysicalDeviceMemoryProperties& memory = device.memory_properties();
+    for (const VkMemoryHeap& heap : std::span(memory.memoryHeaps).first(memory.memoryHeapCount))
         if (heap.flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) largest = std::max(largest, heap.size);
     return largest;
 }

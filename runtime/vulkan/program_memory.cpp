@@ -151,7 +151,7 @@ Result<graph::MemoryNeeds> memory_needs(const Device& device, std::span<const gr
     if (offload == Offload::kRest)
         all.weights = std::min(all.weights, room_for_weights(device, all));
     else
-        all.weights -= std::min(all.weights, offload);
+        all.weights -= std::min(all.weights, offload - std::min(offload, weights.offloaded_bytes()));
     return all;
 }
 

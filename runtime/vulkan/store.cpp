@@ -224,43 +224,46 @@ Result<void> VulkanStore::add_missing(const PiecedPlan& pieced, TensorKind kind,
     return make(missing, kind, Buffer::Use::tensors, guards);
 }
 
-Result<std::uint64_t> VulkanStore::bytes_to_offload(std::uint64_t missing_bytes, std::uint64_t room) const {
+std::uint64_t VulkanStore::bytes_to_offload(std::uint64_t missing_bytes, std::uint64_t room) const {
+    if (!has_host_memory(*device_)) return 0;  // what does not fit is told by who allocates it
     const std::uint64_t wanted = device_->offload().bytes;
-    if (wanted == 0) return 0;
-    if (has_host_memory(*device_))
-        return wanted == Offload::kRest ? missing_bytes - std::min(missing_bytes, room)
-                                        : wanted - std::min(wanted, offloaded_.bytes);
-    if (wanted == Offload::kRest) return 0;  // what does not fit is told by who allocates it
-    return Error{ErrorCode::MissingFeature, "device \"" + device_->capabilities().name +
-                                                "\" has no memory but its own, so that weights cannot stay in the "
-                                                "host's: offload nothing"};
+    return wanted == Offload::kRest ? missing_bytes - std::min(missing_bytes, room)
+                                    : wanted - std::min(wanted, offloaded_.bytes);
 }
 
-Result<void> VulkanStore::add_weights(const PiecedPlan& pieced, std::uint64_t room, bool guards) {
+Result<std::string> VulkanStore::place_weights(const PiecedPlan& pieced, std::uint64_t room, bool guards) {
     const std::lock_guard lock(mutex_);
     VKFORMER_TRY(Tensors missing, find_missing(pieced, TensorKind::weight));
     if (!guards) import_in_place(missing);
     const std::vector<PlacedWeight> weights = placed_weights(pieced, missing);
     const std::uint64_t all = std::accumulate(weights.begin(), weights.end(), std::uint64_t{0},
                                               [](std::uint64_t sum, const PlacedWeight& w) { return sum + w.bytes; });
-    VKFORMER_TRY(const std::uint64_t offloaded_bytes, bytes_to_offload(all, room));
-    const std::vector<bool> chosen = choose_offloaded(weights, offloaded_bytes);
+    const std::vector<bool> chosen = choose_offloaded(weights, bytes_to_offload(all, room));
     Tensors kept, offloaded;
     for (std::size_t i = 0; i < missing.size(); ++i) (chosen[i] ? offloaded : kept).push_back(missing[i]);
     VKFORMER_CHECK(make(offloaded, TensorKind::weight, Buffer::Use::host_tensors, guards));
-    VKFORMER_CHECK(make(kept, TensorKind::weight, Buffer::Use::tensors, guards));
-    if (offloaded.empty()) return {};
     for (std::size_t i = 0; i < missing.size(); ++i) {
         if (!chosen[i]) continue;
         offloaded_.bytes += weights[i].bytes;
         offloaded_.bytes_per_run += static_cast<double>(weights[i].bytes) * weights[i].part_read;
     }
-    if (!device_->offload().report) return {};
+    VKFORMER_CHECK(make(kept, TensorKind::weight, Buffer::Use::tensors, guards));
+    if (offloaded.empty() || !device_->offload().report) return std::string();
     const Tensor& largest =
         **std::ranges::max_element(offloaded, {}, [](const Tensor* t) { return graph::storage_bytes(*t); });
     offloaded_.bytes_per_second = device_->transfer().read_speed(entries_.at(largest.name).slice);
-    device_->offload().report(to_string(offloaded_));
+    return to_string(offloaded_);
+}
+
+Result<void> VulkanStore::add_weights(const PiecedPlan& pieced, std::uint64_t room, bool guards) {
+    VKFORMER_TRY(const std::string told, place_weights(pieced, room, guards));
+    if (!told.empty()) device_->offload().report(told);  // without the lock
     return {};
+}
+
+std::uint64_t VulkanStore::offloaded_bytes() const {
+    const std::lock_guard lock(mutex_);
+    return offloaded_.bytes;
 }
 
 bool needs_memory(const Device& device, const Tensor& tensor) { return bytes_in_place(device, tensor).empty(); }

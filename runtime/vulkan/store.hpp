@@ -39,6 +39,8 @@ public:
     /// Likewise the weights, some of which stay in the host's memory by Device::offload(): with Offload::kRest those that are more than
     /// `room` bytes of the device's memory.
     Result<void> add_weights(const PiecedPlan& pieced, std::uint64_t room, bool guards);
+    /// Of its weights, in the host's memory.
+    std::uint64_t offloaded_bytes() const;
     Entry entry(const std::string& name) const;
     bool has(const std::string& name) const;
 
@@ -48,8 +50,10 @@ private:
     Result<Tensors> find_missing(const PiecedPlan& pieced, graph::TensorKind kind) const;
     /// Memory and contents for them.
     Result<void> make(const Tensors& tensors, graph::TensorKind kind, Buffer::Use use, bool guards);
-    /// How many of the missing weights' bytes are to stay in the host's memory. Errors: MissingFeature.
-    Result<std::uint64_t> bytes_to_offload(std::uint64_t missing_bytes, std::uint64_t room) const;
+    /// How many of the missing weights' bytes are to stay in the host's memory.
+    std::uint64_t bytes_to_offload(std::uint64_t missing_bytes, std::uint64_t room) const;
+    /// add_weights(), with what is to be told of it; empty: nothing.
+    Result<std::string> place_weights(const PiecedPlan& pieced, std::uint64_t room, bool guards);
     /// Makes entries for weights that the device can read where they are, and takes them out of `missing`.
     void import_in_place(Tensors& missing);
 

@@ -801,7 +801,7 @@ TEST_CASE("options that the C interface's engine cannot have are refused, by nam
     check_refused("guesses");
     options.cache_q8_0 = VK_TRUE;  // heads of 8 elements
     check_refused("32");
-    for (const int dtype : {int{VKF_BF16}, int{VKF_Q8_0}, 77, -1}) {
+    for (const int dtype : {int{VKF_BF16}, int{VKF_Q8_0}, 77, 0x7FFFFFFF}) {
         options.dtype = static_cast<vkf_dtype>(dtype);
         check_refused("vkf_engine_options::dtype");
     }

@@ -94,11 +94,11 @@ TEST_CASE("convert writes other dtypes", "[cli][gguf]") {
 
     const fs::path types = goldens_dir() / "gguf/types.gguf";
     GgufBytes unread;
-    unread.tensors = {gguf_tensor("w", {256}, 34, 0)};
-    unread.data = std::string(54, '\1');
-    std::ofstream(folder / "tq1_0.gguf", std::ios::binary) << unread.file();
-    refuses("convert --dtype q8_0 " + quoted(folder / "tq1_0.gguf") + " " + quoted(folder / "x.gguf"),
-            "of the type TQ1_0, which vkformer does not read; llama.cpp's llama-quantize makes a file that it reads "
+    unread.tensors = {gguf_tensor("w", {256}, 19, 0)};
+    unread.data = std::string(50, '\1');
+    std::ofstream(folder / "iq1_s.gguf", std::ios::binary) << unread.file();
+    refuses("convert --dtype q8_0 " + quoted(folder / "iq1_s.gguf") + " " + quoted(folder / "x.gguf"),
+            "of the type IQ1_S, which vkformer does not read; llama.cpp's llama-quantize makes a file that it reads "
             "(llama-quantize --allow-requantize FILE NEW.gguf Q8_0)");
     CHECK_FALSE(fs::exists(folder / "x.gguf"));
     const fs::path split = goldens_dir() / "gguf/split-00001-of-00003.gguf";
@@ -151,7 +151,8 @@ TEST_CASE("convert rounds by an importance matrix", "[cli][gguf]") {
     CHECK(made.exit_code == 0);
     CHECK_THAT(made.err, ContainsSubstring("no importance of the inputs of b.weight"));
     CHECK(run(convert + quoted(folder / "alike.gguf")).exit_code == 0);
-    const auto weighed = formats::Gguf::open(folder / "weighed.gguf"), alike = formats::Gguf::open(folder / "alike.gguf");
+    const auto weighed = formats::Gguf::open(folder / "weighed.gguf"),
+               alike = formats::Gguf::open(folder / "alike.gguf");
     REQUIRE((weighed && alike));
     const auto bytes_of = [](const formats::Gguf& file, const char* name) {
         const auto bytes = file.weights().find(name)->bytes;
@@ -165,7 +166,8 @@ TEST_CASE("convert rounds by an importance matrix", "[cli][gguf]") {
     };
     const std::string to_file = quoted(model) + " " + quoted(folder / "y.gguf");
     refuses(by_importance("--dtype f16 " + to_file), "--imatrix is for block formats");
-    refuses(by_importance("--dtype q4_0 " + quoted(goldens_dir() / "marian") + " " + quoted(folder / "y")), "--imatrix");
+    refuses(by_importance("--dtype q4_0 " + quoted(goldens_dir() / "marian") + " " + quoted(folder / "y")),
+            "--imatrix");
     refuses(by_importance("--dtype q8_0 " + to_file), "not needed");
     write_importance("c.weight", 1);
     refuses(by_importance("--dtype q4_0 " + to_file), "another model");

@@ -529,11 +529,17 @@ VKAPI_ATTR void VKAPI_CALL get_memory_properties(VkPhysicalDevice device,
     state->memory_properties(device, properties);
     const std::lock_guard lock(state->mutex);
     if (state->own_memory) tell_own_memory(properties->memoryProperties);
+    const VkDeviceSize host_bytes = properties->memoryProperties.memoryHeaps[1].size;
     for (auto* next = static_cast<VkBaseOutStructure*>(properties->pNext); next; next = next->pNext) {
         if (next->sType != VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT) continue;
         auto& budget = *reinterpret_cast<VkPhysicalDeviceMemoryBudgetPropertiesEXT*>(next);
-        std::ranges::fill(budget.heapUsage, kUsedByOthers);
-        std::ranges::fill(budget.heapBudget, kUsedByOthers + *state->free_memory);
+        if (state->free_memory) {
+            std::ranges::fill(budget.heapUsage, kUsedByOthers);
+            std::ranges::fill(budget.heapBudget, kUsedByOthers + *state->free_memory);
+        } else {
+            std::ranges::copy(state->allocated, budget.heapUsage);
+            std::ranges::copy(std::array{*state->own_memory, host_bytes}, budget.heapBudget);
+        }
     }
 }
 
@@ -616,14 +622,14 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_instance(VkInstance instance, const
         driver_vkGetPhysicalDeviceMemoryProperties = reinterpret_cast<PFN_vkGetPhysicalDeviceMemoryProperties>(real);
         return reinterpret_cast<PFN_vkVoidFunction>(&get_plain_memory_properties);
     }
+    if (std::strcmp(name, "vkGetPhysicalDeviceMemoryProperties2") == 0 && (state->free_memory || state->own_memory)) {
+        state->memory_properties = reinterpret_cast<PFN_vkGetPhysicalDeviceMemoryProperties2>(real);
+        return reinterpret_cast<PFN_vkVoidFunction>(&get_memory_properties);
+    }
     if (!state->free_memory) return real;
     if (std::strcmp(name, "vkEnumerateDeviceExtensionProperties") == 0) {
         state->extensions = reinterpret_cast<PFN_vkEnumerateDeviceExtensionProperties>(real);
         return reinterpret_cast<PFN_vkVoidFunction>(&enumerate_extensions);
-    }
-    if (std::strcmp(name, "vkGetPhysicalDeviceMemoryProperties2") == 0) {
-        state->memory_properties = reinterpret_cast<PFN_vkGetPhysicalDeviceMemoryProperties2>(real);
-        return reinterpret_cast<PFN_vkVoidFunction>(&get_memory_properties);
     }
     return real;
 }

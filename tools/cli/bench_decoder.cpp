@@ -184,8 +184,10 @@ Result<int> bench_decoder(const BenchModelCommand& given, const models::Opened<m
     std::string nodes;
     if (command.nodes && vulkan_backend) {
         VKFORMER_TRY(auto chooser, api::make_chooser(open));
-        VKFORMER_TRY(const auto profiler, vulkan::VulkanBackend::create(
-                                              command.device.device, {.profile = true, .chooser = std::move(chooser)}));
+        VKFORMER_TRY(const auto profiler,
+                     vulkan::VulkanBackend::create(
+                         command.device.device,
+                         {.profile = true, .offload = {.bytes = open.offload.bytes}, .chooser = std::move(chooser)}));
         VKFORMER_TRY(const auto chunk, decoding::chunk_graph(model, options, std::min(options.chunk, command.length),
                                                              false, command.beams > 1 ? command.beams : 0));
         for (const auto& [name, graph] : {std::pair("prompt chunk", &chunk.graph), std::pair("decode step", &step)}) {

@@ -61,8 +61,10 @@ Result<BenchDevices> open_devices(const BenchModelCommand& command, const models
                  }));
     if (cast_to<const vulkan::VulkanBackend>(devices.opened.backend.get())) {
         VKFORMER_TRY(auto chooser, api::make_chooser(open));
-        VKFORMER_TRY(devices.profiler, vulkan::VulkanBackend::create(command.device.device,
-                                                                     {.profile = true, .chooser = std::move(chooser)}));
+        VKFORMER_TRY(devices.profiler,
+                     vulkan::VulkanBackend::create(
+                         command.device.device,
+                         {.profile = true, .offload = {.bytes = open.offload.bytes}, .chooser = std::move(chooser)}));
     }
     if (!command.device.quiet) std::fprintf(stderr, "vkformer: device: %s\n", devices.opened.description.c_str());
     return devices;

@@ -242,8 +242,10 @@ Result<int> bench_speech(const BenchModelCommand& command, const models::Opened<
     std::string nodes_text;
     if (command.nodes && vulkan_backend) {
         VKFORMER_TRY(auto chooser, api::make_chooser(open));
-        VKFORMER_TRY(const auto profiler, vulkan::VulkanBackend::create(
-                                              command.device.device, {.profile = true, .chooser = std::move(chooser)}));
+        VKFORMER_TRY(const auto profiler,
+                     vulkan::VulkanBackend::create(
+                         command.device.device,
+                         {.profile = true, .offload = {.bytes = open.offload.bytes}, .chooser = std::move(chooser)}));
         for (const auto& [name, graph] :
              {std::pair("encoder", &programs.encoder), std::pair("decode step", &programs.step)}) {
             VKFORMER_TRY(const auto program,

@@ -43,6 +43,18 @@ void warn_of_cache_folder() {
     if (error) warn("cannot write to " + folder.string() + ": " + error.message());
 }
 
+/// What --offload says.
+std::uint64_t bytes_to_offload(std::string text) {
+    if (text == "auto") return Offload::kRest;
+    const std::string given = text;
+    std::uint64_t bytes = 0;
+    const bool is_size = CLI::AsSizeValue(false)(text).empty();  // which writes it as a number of bytes
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bytes);
+    if (!is_size || error != std::errc() || end != text.data() + text.size() || bytes == Offload::kRest)
+        throw CLI::ValidationError("--offload", given + " is neither a size, as 2G, nor auto");
+    return bytes;
+}
+
 }  // namespace
 
 CLI::Option* DeviceOptions::add_device_name(CLI::App& command) {
@@ -67,20 +79,20 @@ void DeviceOptions::add_device(CLI::App& command) {
         ->allow_extra_args(false)  // what follows is no further variant but the text
         ->type_name("OP=NAME");
     command
-        .add_option(
-            "--offload", offloaded,
+        .add_option_function<std::string>(
+            "--offload", [this](const std::string& text) { offloaded_bytes = bytes_to_offload(text); },
             "Weights that stay in the host's memory, where a GPU reads them over its bus: so many bytes, as 2G, or "
-            "auto, those that do not fit the device")
-        ->transform(CLI::Validator(
-            [](std::string& text) { return text == "auto" ? std::string() : CLI::AsSizeValue(false)(text); }, ""))
-        ->type_name("SIZE|auto")
-        ->capture_default_str();
+            "auto, those that do not fit the device (default: none)")
+        ->type_name("SIZE|auto");
 }
 
 Offload DeviceOptions::offload() const {
-    Offload result{.bytes = offloaded == "auto" ? Offload::kRest : std::stoull(offloaded)};
+    Offload result{.bytes = offloaded_bytes};
     if (!quiet)
-        result.report = [](const std::string& text) { std::fprintf(stderr, "vkformer: offload: %s\n", text.c_str()); };
+        result.report = [](const std::string& text) {
+            show_progress("");
+            std::fprintf(stderr, "vkformer: offload: %s\n", text.c_str());
+        };
     return result;
 }
 

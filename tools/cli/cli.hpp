@@ -35,7 +35,7 @@ struct DeviceOptions {
     bool plain = false;
     bool strict = false;
     std::vector<std::string> variants;  ///< "op=name"
-    std::string offloaded = "0";        ///< bytes, or "auto"
+    std::uint64_t offloaded_bytes = 0;  ///< Offload::bytes
 
     void add_device(CLI::App& command);
     /// --device alone.
@@ -47,7 +47,7 @@ struct DeviceOptions {
     Result<void> heed(const std::vector<std::string>& notes) const;
     /// `variants` by op. Errors: InvalidArgument (no "=").
     Result<std::map<std::string, std::string>> variants_by_op() const;
-    /// `offloaded`, told on standard error unless it is to be quiet.
+    /// `offloaded_bytes`, told on standard error unless it is to be quiet.
     Offload offload() const;
     DType dtype_value() const { return dtype == "f16" ? DType::f16 : DType::f32; }
 };

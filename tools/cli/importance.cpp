@@ -2,6 +2,7 @@
 #include "importance.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -40,8 +41,12 @@ Result<MatrixNames> MatrixNames::of(const models::Opened<models::Decoder>& opene
     };
     const auto count_of = [](const Shape& shape) { return shape.rank() == 3 ? shape[0] : std::uint64_t{1}; };
     if (const formats::Gguf* const file = opened.gguf()) {
-        for (const formats::GgufTensor& tensor : file->tensors())
-            add({.name = std::string(tensor.name), .matrices = count_of(tensor.shape), .bytes = tensor.bytes});
+        for (const formats::GgufTensor& tensor : file->tensors()) {
+            const TensorData* const read = file->weights().find(tensor.name);  // what is repacked lies elsewhere
+            add({.name = std::string(tensor.name),
+                 .matrices = count_of(tensor.shape),
+                 .bytes = read ? read->bytes : tensor.bytes});
+        }
         for (const auto& layer : decoder.weights().layers)
             for (const models::Projection* const projection : projections_of(layer))
                 if (*projection && names.find(projection->weight.bytes).empty())
@@ -204,6 +209,7 @@ public:
     }
 
     Result<void> take(const Run& run) {
+        assert(run.taps.size() == sums_.size());
         for (std::size_t i = 0; i < run.taps.size(); ++i) VKFORMER_CHECK(take(*run.program, run.taps[i], sums_[i]));
         return {};
     }
