@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import CLIP, DATES, GOLDENS, PICTURES, TEXTS, VIT
+from conftest import CLIP, DATES, GOLDENS, PICTURES, TEXTS, VIT, device_names
 
 import vkformer
 
@@ -48,6 +48,21 @@ def test_paths(cls: Any, tmp_path: Path) -> None:
         cls(tmp_path, "cpu")
     assert isinstance(corrupt.value, ValueError)
     assert corrupt.value.code == "corrupt_file"
+
+
+def test_offload_is_a_size_or_auto() -> None:
+    wrong: list[tuple[Any, type[Exception]]] = [
+        ("much", TypeError), (1.5, TypeError), (None, TypeError), (-1, ValueError), (2**64 - 1, ValueError)
+    ]  # fmt: skip
+    for value, error in wrong:
+        with pytest.raises(error, match="offload"):
+            vkformer.Translator(DATES, "cpu", offload=value)
+    for device in device_names():
+        with vkformer.Translator(DATES, device, plain_shaders=True, beams=1, offload="auto") as translator:
+            assert translator.translate("4. März 2021").text == "2021-03-04"
+    for device in device_names()[1:2]:  # a CPU has no memory but the host's
+        with pytest.raises(vkformer.MissingFeatureError, match="no memory but its own"):
+            vkformer.Translator(DATES, device, plain_shaders=True, offload=1 << 20)
 
 
 def test_what_nobody_knows_of_a_models_files(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import multiprocessing
 import pickle
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -111,6 +112,17 @@ def test_loading_says_what_it_tries() -> None:
             DATES.parents[2] / "tests/goldens/sentences/embedder", device, on_progress=told.append
         ).close()
         assert all(isinstance(line, str) for line in told)
+
+
+def test_what_is_told_after_loading(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # nothing has been tried yet
+    told: list[str] = []
+    for device in device_names()[1:2]:
+        with vkformer.Generator(TEXTS, device, on_progress=lambda text: told.append(text)) as generator:
+            gc.collect()
+            told.clear()
+            generator.generate("Hello", max_tokens=2)
+        assert told and all(isinstance(line, str) for line in told)
 
 
 @pytest.mark.parametrize("device", device_names())

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <numeric>
 #include <utility>
 
+#include "core/stable_order.hpp"
 #include "graph/ops.hpp"
 
 namespace vkformer::vulkan {
@@ -41,9 +41,10 @@ std::vector<bool> choose_offloaded(std::span<const PlacedWeight> weights, std::u
     const auto group_of = [&](std::size_t i) {
         return std::pair(weights[i].bytes < kSmallBytes, weights[i].part_read);
     };
-    std::vector<std::size_t> order(weights.size());  // by group, the larger first
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::ranges::stable_sort(order, {}, [&](std::size_t i) { return std::pair(group_of(i), ~weights[i].bytes); });
+    const auto rank = [&](std::size_t i) { return std::pair(group_of(i), ~weights[i].bytes); };
+    // By group, the larger first.
+    const std::vector<std::size_t> order =
+        stable_order(weights.size(), [&](std::size_t a, std::size_t b) { return rank(a) < rank(b); });
     std::vector<bool> chosen(weights.size(), false);
     std::uint64_t left = bytes;
     const auto choose = [&](std::size_t i) {

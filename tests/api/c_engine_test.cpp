@@ -91,8 +91,8 @@ struct Told {
         request.on_log_probs = [](void* user, const vkf_step_log_probs* step) {
             static_cast<Told*>(user)->steps.push_back(step_of(*step));
         };
-        request.on_prompt = [](void* user, std::size_t count, const vkf_step_log_probs* steps) {
-            for (std::size_t i = 0; i < count; ++i) static_cast<Told*>(user)->prompt.push_back(step_of(steps[i]));
+        request.on_prompt = [](void* user, std::size_t count, const vkf_step_log_probs* of_prompt) {
+            for (std::size_t i = 0; i < count; ++i) static_cast<Told*>(user)->prompt.push_back(step_of(of_prompt[i]));
         };
         request.on_end = [](void* user, vkf_result result, const vkf_generation* made) {
             static_cast<Told*>(user)->take(result, made);

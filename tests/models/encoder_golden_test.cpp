@@ -180,7 +180,7 @@ TEST_CASE("a Nomic BERT has the fields that were published, and the names of tra
                   {"mlp_fc2_bias", false}};
         formats::TensorMap own;
         for (const auto& [key, tensor] : tensors) {
-            std::string name = key;
+            std::string renamed = key;
             for (const auto& [from, to] : {std::pair<std::string, std::string>{"emb_ln", "embeddings.LayerNorm"},
                                            {"encoder.layers", "layers"},
                                            {"attn.out_proj", "self_attn.o_proj"},
@@ -189,13 +189,13 @@ TEST_CASE("a Nomic BERT has the fields that were published, and the names of tra
                                            {"fc2", "down_proj"},
                                            {"norm1", "post_attention_layernorm"},
                                            {"norm2", "post_mlp_layernorm"}})
-                if (const auto at = name.find(from); at != name.npos) name.replace(at, from.size(), to);
-            const std::size_t joined = name.find("attn.Wqkv");
-            if (joined == name.npos) {
-                own[name] = tensor;
+                if (const auto at = renamed.find(from); at != renamed.npos) renamed.replace(at, from.size(), to);
+            const std::size_t joined = renamed.find("attn.Wqkv");
+            if (joined == renamed.npos) {
+                own[renamed] = tensor;
                 continue;
             }
-            const std::string attention = name.substr(0, joined) + "self_attn.";
+            const std::string attention = renamed.substr(0, joined) + "self_attn.";
             own[attention + "q_proj.weight"] = models::rows_of(tensor, 0, 24);
             own[attention + "k_proj.weight"] = models::rows_of(tensor, 24, 24);
             own[attention + "v_proj.weight"] = models::rows_of(tensor, 48, 24);

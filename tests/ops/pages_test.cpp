@@ -19,8 +19,8 @@ using graph::kPageLen;
 using graph::Value;
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-constexpr std::int32_t kLowest = std::numeric_limits<std::int32_t>::min(),
-                       kHighest = std::numeric_limits<std::int32_t>::max();
+constexpr std::int32_t kLeastIndex = std::numeric_limits<std::int32_t>::min(),
+                       kGreatestIndex = std::numeric_limits<std::int32_t>::max();
 
 /// Which pages are whose: mixed up, with some that are nobody's between them.
 struct Table {
@@ -163,7 +163,7 @@ TEST_CASE("windows over pages read what they see", "[op][attention][pages]") {
                         const auto first = static_cast<std::int32_t>(j * kPageLen), page_len = std::int32_t{kPageLen};
                         const auto last = starts[b] + static_cast<std::int32_t>(queries) - 1;
                         const bool is_seen = first <= last && first + page_len > starts[b] - std::int32_t(window) + 1;
-                        if (!is_seen) table->at(b, j) = j == 0 ? -1 : kHighest;
+                        if (!is_seen) table->at(b, j) = j == 0 ? -1 : kGreatestIndex;
                     }
                 pages = c.ints("pages", table->shape(), table->entries);
             } else {
@@ -193,7 +193,7 @@ TEST_CASE("rows that begin alike share pages", "[op][attention][pages]") {
     const Value many = c.floats("many", DType::f32, {2, 3, 1, kDim}, query);
     const std::vector<float> last = c.random_floats(2 * kDim);
     const Value one = c.floats("one", DType::f32, {2, 1, 1, kDim}, last);
-    const Value pages = c.ints("pages", {2, 3}, {2, 0, kLowest, 2, 3, 1});
+    const Value pages = c.ints("pages", {2, 3}, {2, 0, kLeastIndex, 2, 3, 1});
     const graph::AttentionMask mask{.causal = true, .starts = c.ints("starts", {2}, {100, 150})};
     c.expect(attention(c.graph, many, key, key, mask, 1, 0, pages));
     const Value y = c.expect(decode_attention(c.graph, one, key, key, mask, 1, 32, 0, pages));
@@ -290,7 +290,7 @@ TEST_CASE("split_qkv appends to pages what it appends to rows", "[op][split_qkv]
 }
 
 /// Numbers of pages that there are not, and numbers of some that there are.
-constexpr std::int32_t kHostile[] = {-1, 4, kLowest, kHighest, 1 << 30, 0, -(1 << 26), 3, 1 << 26};
+constexpr std::int32_t kHostile[] = {-1, 4, kLeastIndex, kGreatestIndex, 1 << 30, 0, -(1 << 26), 3, 1 << 26};
 
 TEST_CASE("tables with numbers of no page read nothing outside the cache", "[op][attention][pages][hostile]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
@@ -308,7 +308,7 @@ TEST_CASE("tables with numbers of no page read nothing outside the cache", "[op]
         const Value key = cache("key"), value = cache("value");
         const Value many = c.floats("many", dtype, {3, 18, 4, dim}), one = c.floats("one", dtype, {3, 1, 4, dim});
         const Value pages = c.ints("pages", {3, 3}, {std::begin(kHostile), std::end(kHostile)});
-        const graph::AttentionMask mask{.causal = true, .starts = c.ints("starts", {3}, {kHighest, 190, 100})};
+        const graph::AttentionMask mask{.causal = true, .starts = c.ints("starts", {3}, {kGreatestIndex, 190, 100})};
         c.expect(attention(c.graph, many, key, value, mask, 0.3f, 0, pages));
         c.expect(decode_attention(c.graph, one, key, value, mask, 0.3f, 32, 0, pages));
         c.check(backend);
@@ -319,7 +319,7 @@ TEST_CASE("tables with numbers of no page have nothing written there",
           "[op][cache_append][split_qkv][pages][hostile]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const DType dtype = GENERATE(DType::f32, DType::f16);
-    const std::int32_t start = GENERATE(0, 40, kLowest, kHighest);
+    const std::int32_t start = GENERATE(0, 40, kLeastIndex, kGreatestIndex);
     for (const DType stored : stored_as(dtype)) {
         CAPTURE(backend.name(), to_string(dtype), to_string(stored), start);
         OpCase c;
