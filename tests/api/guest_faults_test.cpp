@@ -236,4 +236,55 @@ TEST_CASE("what other programs leave of the device's memory is respected", "[api
     CHECK(host.messages() == std::vector<std::string>{});
 }
 
+TEST_CASE("a session whose weights do not fit the device leaves them in the host's memory",
+          "[api][c][guest][faults][offload]") {
+    if (vulkan_device_indices().empty()) return;
+    const std::string index = vulkan_device_indices().back();
+    const std::string path = std::string(VKFORMER_SOURCE_DIR) + "/samples/models/verse-writer/verse-writer-q8_0.gguf";
+    const std::vector<std::int32_t> prompt = {5, 8, 11, 14};
+    const auto tokens_of = [&](std::uint64_t own_memory, std::uint64_t offload_bytes, std::string& told) {
+        Interposer interposer(must(vulkan::open_loader()));
+        interposer.claim_own_memory(own_memory);
+        HostApplication host({.device_index = static_cast<std::uint32_t>(std::stoul(index)), .get = interposer.get()});
+        vkf_device_options options = VKF_DEVICE_OPTIONS_INIT;
+        options.offload_bytes = offload_bytes;
+        options.memory_budget = own_memory;
+        options.log = [](void* user, vkf_log_level, const char* message) {
+            if (std::string(message).starts_with("offload: ")) *static_cast<std::string*>(user) += message;
+        };
+        options.log_user = &told;
+        std::vector<std::int32_t> tokens;
+        const VkfDevice device = adopt(host.lend(true), &options);
+        const VkfModel model = load_model(*device, path);
+        vkf_session_info info = VKF_SESSION_INFO_INIT;
+        info.context = 64;
+        vkf_session* made = nullptr;
+        if (const vkf_result result = vkf_session_create(model.get(), &info, nullptr, nullptr, &made)) {
+            CHECK(result == VKF_ERROR_OUT_OF_DEVICE_MEMORY);
+            return tokens;
+        }
+        const VkfSession session(made);
+        succeed(vkf_session_begin(session.get(), prompt.data(), prompt.size(), 6));
+        while (status_of(*session).state != VKF_SESSION_DONE) {
+            vkf_slice slice = VKF_SLICE_INIT;
+            succeed(vkf_session_step(session.get(), 0, nullptr, &slice));
+            succeed(vkf_session_wait(session.get(), UINT64_MAX));
+        }
+        CHECK(interposer.most_own_memory() <= own_memory);
+        std::size_t count = 0;
+        succeed(vkf_session_tokens(session.get(), &count, nullptr));
+        tokens.resize(count);
+        succeed(vkf_session_tokens(session.get(), &count, tokens.data()));
+        return tokens;
+    };
+    std::string told;
+    const auto expected = tokens_of(64 << 20, VKF_OFFLOAD_REST, told);
+    CHECK(expected.size() == 6);
+    CHECK(told.empty());
+    CHECK(tokens_of(4 << 20, 0, told).empty());
+    CHECK(told.empty());
+    CHECK(tokens_of(4 << 20, VKF_OFFLOAD_REST, told) == expected);
+    CHECK(told.find(" MiB of weights stay in the host's memory") != std::string::npos);
+}
+
 }  // namespace vkformer::tests
