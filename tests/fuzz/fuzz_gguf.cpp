@@ -44,6 +44,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (const formats::GgufTensor& tensor : file->tensors()) {
         fuzz::touch(tensor.bytes);
         fuzz::require(file->weights().has(tensor.name));
+        if (const TensorData* const read = file->weights().find(tensor.name)) fuzz::touch(read->bytes);
     }
     const auto tokenizer = text::load_gguf_tokenizer(*file);
     fuzz::require_message(tokenizer);

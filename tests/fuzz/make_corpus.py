@@ -33,6 +33,13 @@ def values(writer):
         writer.add_tensor(name, gguf.quants.quantize(np.ones((1, 32), np.float32), kind), raw_dtype=kind)
 
 
+def repacked(writer):
+    """Types that become others when they are read."""
+    for kind in ("IQ3_XXS", "IQ3_S", "TQ1_0", "TQ2_0"):
+        kind = gguf.GGMLQuantizationType[kind]
+        writer.add_tensor(kind.name, np.full((2, gguf.GGML_QUANT_SIZES[kind][1]), 0x5A, np.uint8), raw_dtype=kind)
+
+
 def tokenizer(model, pre="default"):
     byte_tokens = ["Ġ", "Ċ", "H", "e", "l", "o", "w", "r", "d", "1", "2", "3", "Ã", "¶", "el", "ll", "Ġw"]
     tokens = {"gpt2": ["<s>", "</s>", *byte_tokens],
@@ -153,6 +160,7 @@ def main():
         (HERE / folder).mkdir(parents=True, exist_ok=True)
     write_packed()
     write_gguf("values", values)
+    write_gguf("repacked", repacked)
     for model, pre in (("gpt2", "llama-bpe"), ("llama", "default"), ("t5", "default"), ("bert", "default")):
         write_gguf(f"tokenizer-{model}", tokenizer(model, pre))
     write("safetensors", "two", safetensors({"__metadata__": {"format": "pt"},
