@@ -105,6 +105,11 @@ TEST_CASE("imatrix says what it cannot do before it has begun", "[cli][importanc
     refuses(call(model + " " + text, quoted(folder.path())), "it is a folder");
     refuses(call(model + " " + text, text), "is what is read");
     refuses("imatrix -d cpu " + model + " " + text, "--output");
+    // `convert` looks at its destination before it looks for the text.
+    refuses("convert --dtype q4_k -d cpu --imatrix-text " + quoted(folder / "none.txt") + " " + model + " " +
+                quoted(folder / "none/m.gguf"),
+            "there is no folder");
+    refuses("bench pipelines --offload 1M", "--offload is for what runs");
     const std::string convert = "convert --dtype q4_0 " + model + " " + quoted(folder / "x.gguf");
     refuses(convert + " --imatrix-text " + quoted(folder / "short.txt") + " -d cpu", "fewer than the 512");
     refuses(convert + " --imatrix-text " + text + " --imatrix " + text, "--imatrix");

@@ -260,6 +260,8 @@ std::vector<std::string> without_case(const WantedList& wanted, const Capabiliti
 }
 
 Result<std::unique_ptr<vulkan::VulkanBackend>> open(const BenchPipelinesCommand& command) {
+    if (command.device.offloaded_bytes > 0)
+        return Error{ErrorCode::InvalidArgument, "--offload is for what runs; here shaders are compiled alone"};
     vulkan::BackendOptions options{.cache_folder = {}};  // a cached pipeline would hide its compile time
     VKFORMER_TRY(options.capture, statistics_of(command.device.device));
     if (command.code) options.capture = vulkan::PipelineCapture::statistics_and_code;

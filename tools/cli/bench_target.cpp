@@ -49,7 +49,10 @@ Result<OpenedTarget> open_target(const DeviceOptions& options) {
         VKFORMER_TRY(const auto capture, statistics_of(options.device));
         VKFORMER_TRY(auto vulkan,
                      vulkan::VulkanBackend::create(
-                         options.device, {.profile = true, .capture = capture, .chooser = std::move(chooser)}));
+                         options.device, {.profile = true,
+                                          .capture = capture,
+                                          .offload = {.bytes = open.offload.bytes},
+                                          .chooser = std::move(chooser)}));
         opened.target.vulkan = vulkan.get();
         opened.backend = std::move(vulkan);
     }

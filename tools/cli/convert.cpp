@@ -21,6 +21,7 @@
 #include "formats/weights.hpp"
 #include "importance.hpp"
 #include "line_reader.hpp"
+#include "named_file.hpp"
 #include "models/gguf_export.hpp"
 #include "models/sentence.hpp"
 
@@ -70,6 +71,7 @@ Result<void> write(const ConvertCommand& command, const fs::path& path, const mo
 
 /// What the source's inputs are on the text.
 Result<formats::Importance> measured(const ConvertCommand& command) {
+    VKFORMER_CHECK(check_may_be_written(command.destination, {command.importance_text}));
     VKFORMER_TRY(std::string text, read_text(command.importance_text));
     VKFORMER_TRY(const auto found, importance_of_text(command.device, {.model = utf8_path(command.source),
                                                                        .text = std::move(text),

@@ -1,24 +1,20 @@
 // SPDX-License-Identifier: MIT
 /// vkformer imatrix: the importance matrix of a language model, made of a text.
-#include <cerrno>
 #include <cstdio>
 #include <string>
-#include <system_error>
 
 #include <nlohmann/json.hpp>
 
 #include "cli.hpp"
 #include "core/paths.hpp"
-#include "core/platform/files.hpp"
 #include "core/try.hpp"
 #include "importance.hpp"
 #include "line_reader.hpp"
+#include "named_file.hpp"
 #include "vectors.hpp"
 
 namespace vkformer::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 struct ImatrixCommand {
     DeviceOptions device;
@@ -27,27 +23,8 @@ struct ImatrixCommand {
     bool has_head = false, json = false;
 };
 
-/// Said before the work, which is long, and not behind it.
-Result<void> check_output(const ImatrixCommand& command) {
-    const fs::path output = utf8_path(command.output);
-    std::error_code ignored;
-    for (const std::string& input : {command.model, command.text})
-        if (fs::equivalent(output, utf8_path(input), ignored))
-            return Error{ErrorCode::InvalidArgument, command.output + " is what is read: name another file to write"};
-    const auto cannot_write = [&](const std::string& why) {
-        return Error{ErrorCode::FileNotFound, "cannot write " + command.output + ": " + why};
-    };
-    if (fs::is_directory(output, ignored)) return cannot_write("it is a folder");
-    const fs::path folder = fs::absolute(output, ignored).parent_path();
-    if (!fs::is_directory(folder, ignored)) return cannot_write("there is no folder " + folder.string());
-    const bool is_special = fs::exists(output, ignored) && !fs::is_regular_file(output, ignored);
-    if (!platform::may_write(is_special ? output : folder))
-        return cannot_write(std::error_code(errno, std::generic_category()).message());
-    return {};
-}
-
 Result<int> run(const ImatrixCommand& command) {
-    VKFORMER_CHECK(check_output(command));
+    VKFORMER_CHECK(check_may_be_written(command.output, {command.model, command.text}));
     const bool is_input = command.text == "-";
     VKFORMER_TRY(std::string text, read_text(command.text));
     const std::string name = is_input ? "standard input" : command.text;
