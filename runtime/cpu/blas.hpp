@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "cpu/float_kernels.hpp"
+#include "cpu/float_product.hpp"
 
 namespace vkformer::cpu {
 
@@ -54,16 +55,16 @@ inline void add_product(std::size_t m, std::size_t n, std::size_t k, Matrix<cons
 /// The same on the calling thread, in float; for matrices that lie in a cache.
 inline void add_small_product_transposed(std::size_t m, std::size_t n, std::size_t k, float alpha,
                                          Matrix<const float> a, Matrix<const float> b, Matrix<float> c) {
-    float_kernels().add_products({.rows = m,
-                                  .columns = n,
-                                  .depth = k,
-                                  .x = a.data,
-                                  .x_stride = a.stride,
-                                  .w = b.data,
-                                  .w_stride = b.stride,
-                                  .y = c.data,
-                                  .y_stride = c.stride,
-                                  .scale = alpha});
+    add_small_float_product({.rows = m,
+                             .columns = n,
+                             .depth = k,
+                             .x = a.data,
+                             .x_stride = a.stride,
+                             .w = b.data,
+                             .w_stride = b.stride,
+                             .y = c.data,
+                             .y_stride = c.stride,
+                             .scale = alpha});
 }
 inline void add_small_product_transposed(std::size_t m, std::size_t n, std::size_t k, double alpha,
                                          Matrix<const double> a, Matrix<const double> b, Matrix<double> c) {
@@ -71,8 +72,15 @@ inline void add_small_product_transposed(std::size_t m, std::size_t n, std::size
 }
 inline void add_small_product(std::size_t m, std::size_t n, std::size_t k, Matrix<const float> a, Matrix<const float> b,
                               Matrix<float> c) {
-    for (std::size_t i = 0; i < m; ++i)
-        float_kernels().add_scaled_rows(a.data + i * a.stride, k, b.data, b.stride, n, c.data + i * c.stride);
+    float_panel_kernels().add_product({.rows = m,
+                                       .columns = n,
+                                       .depth = k,
+                                       .x = a.data,
+                                       .x_stride = a.stride,
+                                       .w = b.data,
+                                       .w_stride = b.stride,
+                                       .y = c.data,
+                                       .y_stride = c.stride});
 }
 inline void add_small_product(std::size_t m, std::size_t n, std::size_t k, Matrix<const double> a,
                               Matrix<const double> b, Matrix<double> c) {

@@ -75,6 +75,8 @@ inline void add_scaled_rows(const float* scales, std::size_t count, const float*
                             std::size_t width, float* y) {
     std::size_t i = 0;
     for (; i + 8 * kLanes <= width; i += 8 * kLanes) add_scaled_columns<8>(scales, count, w + i, w_stride, y + i);
+    for (; i + 4 * kLanes <= width; i += 4 * kLanes) add_scaled_columns<4>(scales, count, w + i, w_stride, y + i);
+    for (; i + 2 * kLanes <= width; i += 2 * kLanes) add_scaled_columns<2>(scales, count, w + i, w_stride, y + i);
     for (; i + kLanes <= width; i += kLanes) add_scaled_columns<1>(scales, count, w + i, w_stride, y + i);
     for (; i < width; ++i)
         for (std::size_t j = 0; j < count; ++j) y[i] += scales[j] * w[j * w_stride + i];

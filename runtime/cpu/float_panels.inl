@@ -23,41 +23,62 @@ using Interleaved = Ints;
 #endif
 constexpr std::size_t kInterleaved = sizeof(Interleaved) / sizeof(float);
 
+/// Asks for what is read next: rows lie too far apart for processors to see what comes.
+inline void prefetch(const float* rows, std::size_t stride, std::size_t offset) {
+    constexpr std::size_t kLineFloats = 16;
+    if (offset % kLineFloats != 0) return;
+    const auto first = reinterpret_cast<std::uintptr_t>(rows);  // it may lie behind the matrix
+    for (std::size_t r = 0; r < kInterleaved; ++r)
+        __builtin_prefetch(reinterpret_cast<const void*>(first + (r * stride + offset) * sizeof(float)));
+}
+
 inline void interleave(const float* rows, std::size_t stride, std::size_t count, std::size_t width, std::size_t depth,
                        float* out) {
+    const auto write = [&](Interleaved* some, std::size_t i, std::size_t first) {
+        transpose(some);
+        for (std::size_t k = 0; k < kInterleaved; ++k)
+            __builtin_memcpy(out + (i + k) * width + first, &some[k], sizeof some[k]);
+    };
     for (std::size_t first = 0; first < width; first += kInterleaved) {
+        const float* const group = rows + first * stride;
         std::size_t i = 0;
+        if (first + kInterleaved <= count)
+            for (; i + kInterleaved <= depth; i += kInterleaved) {
+                prefetch(group + kInterleaved * stride, stride, i);
+                Interleaved some[kInterleaved];
+                for (std::size_t r = 0; r < kInterleaved; ++r) some[r] = load<Interleaved>(group + r * stride + i);
+                write(some, i, first);
+            }
         for (; i + kInterleaved <= depth; i += kInterleaved) {
             Interleaved some[kInterleaved];
             for (std::size_t r = 0; r < kInterleaved; ++r)
-                some[r] = first + r < count ? load<Interleaved>(rows + (first + r) * stride + i) : Interleaved{};
-            transpose(some);
-            for (std::size_t k = 0; k < kInterleaved; ++k)
-                __builtin_memcpy(out + (i + k) * width + first, &some[k], sizeof some[k]);
+                some[r] = first + r < count ? load<Interleaved>(group + r * stride + i) : Interleaved{};
+            write(some, i, first);
         }
         for (; i < depth; ++i)
-            for (std::size_t r = first; r < first + kInterleaved; ++r)
-                out[i * width + r] = r < count ? rows[r * stride + i] : 0;
+            for (std::size_t r = 0; r < kInterleaved; ++r)
+                out[i * width + first + r] = first + r < count ? group[r * stride + i] : 0;
     }
 }
 
 #ifdef VKFORMER_HAS_NEON
 /// sums += x[lane] · w
-template <int lane>
-inline void add_row(FourFloats x, const FourFloats* w, FourFloats* sums) {
+template <int lane, std::size_t vectors>
+inline void add_row(FourFloats x, const FourFloats (&w)[vectors], FourFloats (&sums)[vectors]) {
 #pragma GCC unroll 4
-    for (std::size_t v = 0; v < kPanelVectors; ++v) sums[v] = (FourFloats)vfmaq_laneq_f32(sums[v], w[v], x, lane);
+    for (std::size_t v = 0; v < vectors; ++v) sums[v] = (FourFloats)vfmaq_laneq_f32(sums[v], w[v], x, lane);
 }
 #endif
 
-/// kRowsAtOnce rows from the first of `tile` on, of which `rows` are stored.
+/// kRowsAtOnce rows from the first of `tile` on, of which `rows` are stored, and no more than so many vectors of columns.
+template <std::size_t vectors>
 inline void add_rows(const float* tile, std::size_t rows, const float* panel, std::size_t columns, std::size_t depth,
                      float* y, std::size_t stride) {
-    PanelFloats sums[kRowsAtOnce][kPanelVectors] = {};
+    PanelFloats sums[kRowsAtOnce][vectors] = {};
     for (std::size_t i = 0; i < depth; ++i, tile += kFloatTileRows, panel += kFloatPanelColumns) {
-        PanelFloats w[kPanelVectors];
+        PanelFloats w[vectors];
 #pragma GCC unroll 4
-        for (std::size_t v = 0; v < kPanelVectors; ++v) w[v] = load<PanelFloats>(panel + v * kPanelLanes);
+        for (std::size_t v = 0; v < vectors; ++v) w[v] = load<PanelFloats>(panel + v * kPanelLanes);
 #ifdef VKFORMER_HAS_NEON
         const auto x = load<FourFloats>(tile), more = load<FourFloats>(tile + 4);
         add_row<0>(x, w, sums[0]), add_row<1>(x, w, sums[1]), add_row<2>(x, w, sums[2]), add_row<3>(x, w, sums[3]);
@@ -67,21 +88,21 @@ inline void add_rows(const float* tile, std::size_t rows, const float* panel, st
 #pragma GCC unroll 8
         for (std::size_t r = 0; r < kRowsAtOnce; ++r)
 #pragma GCC unroll 4
-            for (std::size_t v = 0; v < kPanelVectors; ++v) sums[r][v] += tile[r] * w[v];
+            for (std::size_t v = 0; v < vectors; ++v) sums[r][v] += tile[r] * w[v];
 #endif
     }
 #pragma GCC unroll 8
     for (std::size_t r = 0; r < kRowsAtOnce; ++r) {
         if (r >= rows) break;
         float* const row = y + r * stride;
-        if (columns == kFloatPanelColumns) {
+        if (columns == vectors * kPanelLanes) {
 #pragma GCC unroll 4
-            for (std::size_t v = 0; v < kPanelVectors; ++v) {
+            for (std::size_t v = 0; v < vectors; ++v) {
                 const PanelFloats sum = load<PanelFloats>(row + v * kPanelLanes) + sums[r][v];
                 __builtin_memcpy(row + v * kPanelLanes, &sum, sizeof sum);
             }
         } else {
-            float numbers[kFloatPanelColumns];
+            float numbers[vectors * kPanelLanes];
             __builtin_memcpy(numbers, sums[r], sizeof numbers);
             for (std::size_t c = 0; c < columns; ++c) row[c] += numbers[c];
         }
@@ -90,8 +111,50 @@ inline void add_rows(const float* tile, std::size_t rows, const float* panel, st
 
 inline void add_float_tile(const float* tile, std::size_t rows, const float* panel, std::size_t columns,
                            std::size_t depth, float* y, std::size_t stride) {
+    static_assert(kPanelVectors == 3);
+    const auto add = columns > 2 * kPanelLanes ? add_rows<3> : columns > kPanelLanes ? add_rows<2> : add_rows<1>;
     for (std::size_t r = 0; r < rows; r += kRowsAtOnce)
-        add_rows(tile + r, rows - r, panel, columns, depth, y + r * stride, stride);
+        add(tile + r, rows - r, panel, columns, depth, y + r * stride, stride);
 }
 
-constexpr FloatPanelKernels kFloatPanels = {kFloatPanelColumns, interleave, add_float_tile};
+/// Some rows from `row` on, and some vectors of columns from `column` on.
+template <class Vector, std::size_t rows, std::size_t vectors>
+inline void add_columns(const ProductOperands& o, std::size_t row, std::size_t column) {
+    constexpr std::size_t lanes = sizeof(Vector) / sizeof(float);
+    const float *const x = o.x + row * o.x_stride, *w = o.w + column;
+    Vector sums[rows][vectors] = {};
+    for (std::size_t i = 0; i < o.depth; ++i, w += o.w_stride) {
+        Vector some[vectors];
+#pragma GCC unroll 2
+        for (std::size_t v = 0; v < vectors; ++v) some[v] = load<Vector>(w + v * lanes);
+#pragma GCC unroll 8
+        for (std::size_t r = 0; r < rows; ++r)
+#pragma GCC unroll 2
+            for (std::size_t v = 0; v < vectors; ++v) sums[r][v] += x[r * o.x_stride + i] * some[v];
+    }
+#pragma GCC unroll 8
+    for (std::size_t r = 0; r < rows; ++r)
+#pragma GCC unroll 2
+        for (std::size_t v = 0; v < vectors; ++v) {
+            float* const y = o.y + (row + r) * o.y_stride + column + v * lanes;
+            const Vector sum = load<Vector>(y) + sums[r][v];
+            __builtin_memcpy(y, &sum, sizeof sum);
+        }
+}
+
+template <std::size_t rows>
+inline void add_product_rows(const ProductOperands& o, std::size_t row) {
+    std::size_t c = 0;
+    for (; c + 2 * kPanelLanes <= o.columns; c += 2 * kPanelLanes) add_columns<PanelFloats, rows, 2>(o, row, c);
+    for (; c + kPanelLanes <= o.columns; c += kPanelLanes) add_columns<PanelFloats, rows, 1>(o, row, c);
+    for (; c + 4 <= o.columns; c += 4) add_columns<FourFloats, rows, 1>(o, row, c);
+    for (; c < o.columns; ++c) add_columns<float, rows, 1>(o, row, c);
+}
+
+inline void add_float_product_in_place(const ProductOperands& o) {
+    std::size_t row = 0;
+    for (; row + kRowsAtOnce <= o.rows; row += kRowsAtOnce) add_product_rows<kRowsAtOnce>(o, row);
+    for (; row < o.rows; ++row) add_product_rows<1>(o, row);
+}
+
+constexpr FloatPanelKernels kFloatPanels = {kFloatPanelColumns, interleave, add_float_tile, add_float_product_in_place};

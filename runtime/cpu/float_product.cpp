@@ -93,4 +93,33 @@ void add_float_product(const float* x, const float* w, std::size_t rows, std::si
                       kernels);
 }
 
+void add_small_float_product(const ProductOperands& o, const FloatPanelKernels& kernels) {
+    const std::size_t width = kernels.panel_columns, tile_size = kFloatTileRows * o.depth;
+    if (o.rows < kFloatTileRows || o.columns < kFloatTileRows) {
+        float_kernels().add_products(o);
+        return;
+    }
+    const std::size_t tile_count = (o.rows + kFloatTileRows - 1) / kFloatTileRows;
+    const AlignedBytes tiles = aligned_bytes(tile_count * tile_size * sizeof(float));
+    const AlignedBytes panels = aligned_bytes(std::max(width, kFloatTileRows) * o.depth * sizeof(float));
+    auto* const all = reinterpret_cast<float*>(tiles.get());
+    auto* const panel = reinterpret_cast<float*>(panels.get());
+    std::fill_n(all, tile_count * tile_size, 0.0f);
+    for (std::size_t t = 0; t < tile_count; ++t) {
+        const std::size_t row = t * kFloatTileRows;
+        kernels.interleave(o.x + row * o.x_stride, o.x_stride, std::min(kFloatTileRows, o.rows - row), kFloatTileRows,
+                           o.depth, panel);
+        float_kernels().add_scaled_rows(&o.scale, 1, panel, 0, tile_size, all + t * tile_size);
+    }
+    for (std::size_t column = 0; column < o.columns; column += width) {
+        const std::size_t some = std::min(width, o.columns - column);
+        kernels.interleave(o.w + column * o.w_stride, o.w_stride, some, width, o.depth, panel);
+        for (std::size_t t = 0; t < tile_count; ++t) {
+            const std::size_t row = t * kFloatTileRows;
+            kernels.add_tile(all + t * tile_size, std::min(kFloatTileRows, o.rows - row), panel, some, o.depth,
+                             o.y + row * o.y_stride + column, o.y_stride);
+        }
+    }
+}
+
 }  // namespace vkformer::cpu

@@ -5,6 +5,8 @@
 
 #include <cstddef>
 
+#include "cpu/float_kernels.hpp"
+
 namespace vkformer::cpu {
 
 /// Rows of x that make a tile.
@@ -23,6 +25,8 @@ struct FloatPanelKernels {
     /// [depth, panel_columns].
     void (*add_tile)(const float* tile, std::size_t rows, const float* panel, std::size_t columns, std::size_t depth,
                      float* y, std::size_t stride);
+    /// y[r, c] += Σ_i x[r, i] · w[i, c], with w: [depth, columns] in a cache, and no scale.
+    void (*add_product)(const ProductOperands& operands);
 };
 
 /// By what the processor can do: AVX-512, AVX2, NEON, or none of them.
@@ -56,5 +60,8 @@ void add_float_product(const float* x, const FloatRowsSource& w, const FloatProd
 /// The same with w in place, and y: [rows, out].
 void add_float_product(const float* x, const float* w, std::size_t rows, std::size_t in, std::size_t out, float* y,
                        const FloatPanelKernels& kernels = float_panel_kernels());
+
+/// y[r, c] += scale · Σ_i x[r, i] · w[c, i] on the calling thread, w in a cache. Throws std::bad_alloc.
+void add_small_float_product(const ProductOperands& operands, const FloatPanelKernels& kernels = float_panel_kernels());
 
 }  // namespace vkformer::cpu

@@ -35,6 +35,54 @@ TEST_CASE("products of float32 with many rows agree with double precision", "[cp
     }
 }
 
+// Six to seventeen rows, of which eight or four go at once, and columns of all kinds of vectors, in rows with something behind them.
+TEST_CASE("small products of float32 agree with double precision and touch nothing else", "[cpu][float_product]") {
+    const std::size_t rows = GENERATE(1, 6, 8, 17, 32);
+    const auto [depth, columns] = GENERATE(
+        table<std::size_t, std::size_t>({{1, 1}, {32, 48}, {64, 24}, {7, 23}, {80, 95}, {31, 33}, {128, 70}}));
+    const float scale = GENERATE(1.0f, 0.125f);
+    CAPTURE(rows, depth, columns, scale);
+    const std::size_t x_stride = depth + 3, y_stride = columns + 5;
+    const std::vector<float> x = random_numbers(rows * x_stride, 1), w = random_numbers(columns * (depth + 2), 2);
+    const std::vector<float> before = random_numbers(rows * y_stride, 3);
+    // w[c, i] lies at c · (depth + 2) + i for the one and at i · columns + c for the other.
+    const auto count_wrong = [&](const std::vector<float>& y, std::size_t w_column, std::size_t w_row, float factor) {
+        std::size_t wrong = 0;
+        for (std::size_t r = 0; r < rows; ++r)
+            for (std::size_t c = 0; c < y_stride; ++c) {
+                double expected = static_cast<double>(before[r * y_stride + c]), terms = std::abs(expected);
+                for (std::size_t i = 0; c < columns && i < depth; ++i) {
+                    const double term = static_cast<double>(factor) * static_cast<double>(x[r * x_stride + i]) *
+                                        static_cast<double>(w[c * w_column + i * w_row]);
+                    expected += term;
+                    terms += std::abs(term);
+                }
+                const double bound = c < columns ? (static_cast<double>(depth) + 8) * 0x1p-24 * terms : 0;
+                wrong += !(std::abs(static_cast<double>(y[r * y_stride + c]) - expected) <= bound);
+            }
+        return wrong;
+    };
+    for (const cpu::FloatPanelKernels* kernels : {&cpu::float_panel_kernels(), &cpu::plain_float_panel_kernels()}) {
+        std::vector<float> y = before;
+        cpu::ProductOperands operands = {.rows = rows,
+                                         .columns = columns,
+                                         .depth = depth,
+                                         .x = x.data(),
+                                         .x_stride = x_stride,
+                                         .w = w.data(),
+                                         .w_stride = depth + 2,
+                                         .y = y.data(),
+                                         .y_stride = y_stride,
+                                         .scale = scale};
+        cpu::add_small_float_product(operands, *kernels);
+        CHECK(count_wrong(y, depth + 2, 1, scale) == 0);
+        y = before;
+        operands.w_stride = columns;
+        kernels->add_product(operands);
+        CHECK(count_wrong(y, 1, columns, 1) == 0);
+    }
+}
+
 TEST_CASE("what is not finite stays in its row and column of a product", "[cpu][float_product]") {
     constexpr std::size_t kRows = 13, kIn = 70, kOut = 30;
     std::vector<float> x = random_numbers(kRows * kIn, 1), w = random_numbers(kOut * kIn, 2);
