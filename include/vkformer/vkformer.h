@@ -1300,9 +1300,13 @@ typedef struct vkf_engine_stats {
     uint32_t pages;           /**< of 64 tokens, in all */
     uint32_t used_pages;      /**< of running sequences */
     uint32_t kept_pages;      /**< kept for later ones */
+    /** Likewise, of layers with a window in a model that has others beside them; else 0. */
+    uint32_t window_pages;
+    uint32_t used_window_pages;
+    uint32_t kept_window_pages;
 } vkf_engine_stats;
 #define VKF_ENGINE_STATS_INIT \
-    { sizeof(vkf_engine_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(vkf_engine_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 VKFORMER_API vkf_result vkf_engine_query_stats(const vkf_engine* engine, vkf_engine_stats* stats);
 
 /** Bytes, now. Weights and caches are made by the first request. */

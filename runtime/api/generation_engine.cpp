@@ -94,7 +94,7 @@ struct GenerationEngine::Impl {
                   if (const auto& tell = requests.at(id).on_prompt) tell(prompt);
               }) {
         script.plan_for(device.backend->fusions());
-        stats.pages = script.pages().size();
+        update_stats();
         thread = std::thread([this] {
             try {
                 run();
@@ -210,8 +210,14 @@ void GenerationEngine::Impl::update_stats() {
     stats.running = static_cast<std::uint32_t>(script.running());
     stats.waiting = static_cast<std::uint32_t>(script.waiting() + submitted.size());
     stats.finished += endings.size();
+    stats.pages = pages.size();
     stats.used_pages = pages.used();
     stats.kept_pages = pages.kept();
+    if (script.kinds_of_pages() == 1) return;
+    const decoding::PagePool& windows = script.pages(1);
+    stats.window_pages = windows.size();
+    stats.used_window_pages = windows.used();
+    stats.kept_window_pages = windows.kept();
 }
 
 /// Ends everything that there is, and everything that may come. Who has no memory left to be told by is told nothing; the others are.

@@ -75,6 +75,7 @@ public:
     bool is_idle() const noexcept { return running_.empty() && waiting_.empty(); }
     std::size_t running() const noexcept { return running_.size(); }
     std::size_t waiting() const noexcept { return waiting_.size(); }
+    std::size_t kinds_of_pages() const noexcept { return pages_.kinds(); }
     /// Of each of page_kinds().
     const PagePool& pages(std::size_t kind = 0) const noexcept { return pages_.pool(kind); }
     const BatchCounts& counts() const noexcept { return counts_; }

@@ -53,7 +53,7 @@ std::shared_ptr<const constraints::Vocabulary> vocabulary_of(CallFormat format) 
         texts.bytes.emplace_back(call_mark(format));
         if (i % 2 == 0) texts.special.push_back(256 + i);
     }
-    for (const char* const word : {"<|other|>", "</tool_call>", "[ARGS]"}) {
+    for (const char* const word : {"<|other|>", "</tool_call>", "[CALL_ID]", "[ARGS]"}) {
         texts.special.push_back(static_cast<std::int32_t>(texts.bytes.size()));
         texts.bytes.emplace_back(word);
     }
@@ -115,6 +115,38 @@ TEST_CASE("serve: whatever is drawn of an answer with calls, they fit", "[serve]
     CHECK((calls.size() == 2 && calls["grow"] > 20 && calls["add"] > 20 && free > 20));
 }
 
+TEST_CASE("serve: named calls follow each other by their marks", "[serve][tools]") {
+    const std::string special(1, constraints::kSpecialByte), mark = special + "[ARGS]";
+    struct Answer {
+        std::string text;
+        Fit several, one;
+    };
+    const std::vector<Answer> answers = {
+        {"add[ARGS]{\"x\": [1, {}]}", Fit::whole, Fit::whole},
+        {"grow" + mark + "{\"leaf\": \"a\", \"rest\": [{\"leaf\": \"b\"}]}", Fit::whole, Fit::whole},
+        {"add" + special + "[CALL_ID]a1B2c3D4e" + mark + " {}", Fit::whole, Fit::whole},
+        {"add[ARGS]{}[TOOL_CALLS]grow[ARGS]{\"leaf\": \"b\"}", Fit::whole, Fit::no},
+        {"add[ARGS]{}" + special + "[TOOL_CALLS]add" + mark + "{}", Fit::whole, Fit::no},
+        {"add[ARGS]{}[TOOL_CALLS]", Fit::begins, Fit::no},
+        {"", Fit::begins, Fit::begins},
+        {"add{}", Fit::no, Fit::no},
+        {"add[CALL_ID]12[ARGS]", Fit::no, Fit::no},
+        {"[TOOL_CALLS]add", Fit::no, Fit::no},
+        {"[{\"name\"", Fit::no, Fit::no},
+        {"subtract[ARGS]{", Fit::no, Fit::no},
+        {"grow[ARGS]{\"leaf\": \"c\"", Fit::no, Fit::no},
+        {"add[ARGS]{} so", Fit::no, Fit::no},
+    };
+    for (const auto& [text, several, one] : answers) {
+        CAPTURE(text);
+        constraints::Automaton many(must(named_calls_grammar(arguments(), false))),
+            single(must(named_calls_grammar(arguments(), true)));
+        CHECK(fit_of(many, text) == several);
+        CHECK(fit_of(single, text) == one);
+    }
+    check_refused(named_calls_grammar({{"add", "["}}, false), ErrorCode::InvalidArgument, "schema");
+}
+
 TEST_CASE("serve: free text is free, and a call one that fits", "[serve][tools]") {
     const std::string special(1, constraints::kSpecialByte);
     const std::string grown = R"("name": "grow", "arguments": {"leaf": "a", "rest": [{"leaf": "b"}]}})",
@@ -147,6 +179,8 @@ TEST_CASE("serve: free text is free, and a call one that fits", "[serve][tools]"
         {listed, "Well [1] [TOOL_CALLS [TOOL_CALLS] [{" + grown + ", {" + added + "] so", Fit::whole},
         {listed, "[TOOL_CALLS]add[ARGS]{}[TOOL_CALLS]grow" + special + "[ARGS]{\"leaf\": \"b\"}", Fit::whole},
         {listed, "[TOOL_CALLS]add{\"a\": 1}", Fit::whole},
+        {listed, "[TOOL_CALLS]add[CALL_ID]a1B2c3D4e[ARGS]{} so", Fit::whole},
+        {listed, "[TOOL_CALLS]add[CALL_ID]a1B2c3D4ef", Fit::no},
         {listed, "[TOOL_CALLS][{" + spoilt + "]", Fit::no},
         {listed, "[TOOL_CALLS]grow[ARGS]{\"leaf\": \"c\"", Fit::no},
         {listed, "[TOOL_CALLS]subtract[ARGS]{", Fit::no},

@@ -35,6 +35,8 @@ QWEN = {
     "again": "Once more: hello.",
 }
 MISTRAL = {"call": f'[TOOL_CALLS] [{{"name": "weather", "arguments": {CITY}}}, {{"name": "add", "arguments": {SUM}}}]', "hello": "Bonjour."}
+#: The first plan has what forced calls are spelled with.
+DEVSTRAL = {"letters": '{}":, adwethrciyonsRmKöl12', "call": f"[TOOL_CALLS]weather[ARGS]{CITY}", "hello": "Salut."}
 #: A decoder whose tokens' texts depend on their neighbours.
 WORDS = {"type": "WordPiece", "prefix": "##", "cleanup": True}
 LLAMA = {"call": f'{{"name": "weather", "parameters": {CITY}}}', "tag": f'<|python_tag|>{{"name": "add", "parameters": {SUM}}}', "hello": "Howdy."}
@@ -45,6 +47,7 @@ def families(_cache_of_its_own: None, tmp_path_factory: pytest.TempPathFactory) 
     models = {
         "qwen": Scripted(tmp_path_factory.mktemp("qwen"), QWEN, "calls are <tool_call>"),
         "mistral": Scripted(tmp_path_factory.mktemp("mistral"), MISTRAL, "calls are [TOOL_CALLS]", ("[TOOL_CALLS]",)),
+        "devstral": Scripted(tmp_path_factory.mktemp("devstral"), DEVSTRAL, "calls are [TOOL_CALLS]name[ARGS]", ("[TOOL_CALLS]", "[ARGS]")),
         "llama": Scripted(tmp_path_factory.mktemp("llama"), LLAMA, "calls are <|python_tag|>", ("<|python_tag|>",)),
         "plain": Scripted(tmp_path_factory.mktemp("plain"), {"hello": "Hi."}, "there are no calls"),
         "words": Scripted(tmp_path_factory.mktemp("words"), {"hello": "Hi."}, "calls are <tool_call>", decoder=WORDS),
@@ -104,6 +107,8 @@ def streamed(gpt: openai.OpenAI, **fields: Any) -> tuple[str, list[tuple[str, st
         ("qwen", "two", None, [("weather", ROME), ("add", SUM)]),
         ("mistral", "call", None, [("weather", CITY), ("add", SUM)]),
         ("mistral", "hello", "Bonjour.", []),
+        ("devstral", "call", None, [("weather", CITY)]),
+        ("devstral", "hello", "Salut.", []),
         ("llama", "call", None, [("weather", CITY)]),
         ("llama", "tag", None, [("add", SUM)]),
         ("llama", "hello", "Howdy.", []),
@@ -115,7 +120,7 @@ def test_calls_of_each_family(gpt: openai.OpenAI, model: str, plan: str, content
     reason = "tool_calls" if calls else "stop"
     assert (made.message.content, calls_of(made.message), made.finish_reason) == (content, calls, reason)
     ids = [call.id for call in made.message.tool_calls or []]
-    assert len(set(ids)) == len(ids) and all((len(name) == 9 if model == "mistral" else name.startswith("call_")) for name in ids)
+    assert len(set(ids)) == len(ids) and all((len(name) == 9 if model in ("mistral", "devstral") else name.startswith("call_")) for name in ids)
     assert streamed(gpt, **given)[:3] == (content or "", calls, reason)
 
 
@@ -177,7 +182,7 @@ def fits(name: str, arguments: Any) -> bool:
     return name == "weather" and list(arguments) == ["city", "const"] and arguments["city"] in ("Rom", "Köln") and arguments["const"] in (1, 2)
 
 
-@pytest.mark.parametrize("model", ["qwen", "mistral", "llama"])
+@pytest.mark.parametrize("model", ["qwen", "mistral", "devstral", "llama"])
 @pytest.mark.parametrize("plan", ["hello", "call"])
 def test_calls_that_have_to_be(gpt: openai.OpenAI, claude: anthropic.Anthropic, model: str, plan: str) -> None:
     given: dict[str, Any] = {"model": model, "messages": asked(plan), "tools": FORCED, "max_tokens": 200, "parallel_tool_calls": False}
@@ -207,14 +212,27 @@ def test_calls_that_have_to_be(gpt: openai.OpenAI, claude: anthropic.Anthropic, 
         assert fits(message.content[0].name, message.content[0].input) and message.content[0].name in (wanted.get("name") or "weather add")
 
 
+@pytest.mark.parametrize(("model", "form"), [("mistral", '[{"name":"add","arguments":{}}'), ("devstral", "add[ARGS]{}")])
+def test_forced_calls_have_the_form_of_the_template(gpt: openai.OpenAI, model: str, form: str) -> None:
+    named: Any = {"type": "function", "function": {"name": "add"}}
+    for one_call in (True, False):
+        given: dict[str, Any] = {"messages": asked("hello"), "tools": FORCED, "tool_choice": named, "parallel_tool_calls": not one_call, "max_tokens": 60}
+        made = gpt.chat.completions.create(model=model, temperature=0, logprobs=True, **given).choices[0]
+        assert made.logprobs and made.logprobs.content
+        written = "".join(token.token for token in made.logprobs.content).replace("</s>", "").replace(" ", "")
+        assert written == form if one_call else written.startswith(form), written
+        name, arguments = calls_of(made.message)[0]
+        assert (name, json.loads(arguments)) == ("add", {})
+
+
 STRICT_TOOLS: list[Any] = [{"type": "function", "function": {"strict": True, **tool}} for tool in (STRICT, NOTHING)]
 
 
-@pytest.mark.parametrize("model", ["qwen", "mistral", "llama"])
+@pytest.mark.parametrize("model", ["qwen", "mistral", "devstral", "llama"])
 def test_strict_tools_are_obeyed_where_they_are_called(gpt: openai.OpenAI, claude: anthropic.Anthropic, model: str) -> None:
     """The models write arguments that do not fit: "Köln" for 2 "days"."""
-    plans = {"qwen": ("call", "two"), "mistral": ("call",), "llama": ("call", "tag")}[model]
-    one = model == "mistral"  # its list would go on until the limit
+    plans = {"qwen": ("call", "two"), "mistral": ("call",), "devstral": ("call",), "llama": ("call", "tag")}[model]
+    one = model in ("mistral", "devstral")  # its list would go on until the limit
     given: dict[str, Any] = {"model": model, "tools": STRICT_TOOLS, "max_tokens": 300, "parallel_tool_calls": not one}
     for plan in plans:
         free = gpt.chat.completions.create(temperature=0, messages=asked(plan), **{**given, "tools": FORCED}).choices[0].message
@@ -239,7 +257,7 @@ def test_strict_tools_are_obeyed_where_they_are_called(gpt: openai.OpenAI, claud
         assert used == [(name, json.loads(arguments)) for name, arguments in calls] and message.stop_reason == "tool_use"
     said = gpt.chat.completions.create(temperature=0, messages=asked("hello"), **given).choices[0]
     assert (said.message.content, said.message.tool_calls, said.finish_reason) == (
-        {"qwen": "Hello there.", "mistral": "Bonjour.", "llama": "Howdy."}[model],
+        {"qwen": "Hello there.", "mistral": "Bonjour.", "devstral": "Salut.", "llama": "Howdy."}[model],
         None,
         "stop",
     )

@@ -102,6 +102,14 @@ const std::vector<Spoken>& whole_answers() {
          "",
          {{"add", "{\"a\": {\"b\": 2}}"}, {"weather", "{\"c\": 3}"}}},
         {kListed,
+         "[TOOL_CALLS]add[CALL_ID]a1B2c3D4e[ARGS]{\"a\": 1}\n[TOOL_CALLS] weather[CALL_ID]x [ARGS]",
+         "\n[TOOL_CALLS] weather[CALL_ID]x [ARGS]",
+         {{"add", "{\"a\": 1}"}}},
+        {kListed,
+         "[TOOL_CALLS]weather[CALL_ID]012345678[ARGS] {}[TOOL_CALLS]add[CALL_ID]9{\"b\": 2}",
+         "",
+         {{"weather", "{}"}, {"add", "{\"b\": 2}"}}},
+        {kListed,
          "[1, 2] and {\"name\": \"add\", \"arguments\": {}}",
          "[1, 2] and {\"name\": \"add\", \"arguments\": {}}",
          {}},
@@ -187,6 +195,11 @@ TEST_CASE("serve: calls that are broken are content", "[serve][tools]") {
     check(kListed, "[TOOL_CALLS]add", "[TOOL_CALLS]add", 0);
     check(kListed, "[TOOL_CALLS]add[ARGS]", "[TOOL_CALLS]add[ARGS]", 0);
     check(kListed, "[TOOL_CALLS]add[CALL]{}", "[TOOL_CALLS]add[CALL]{}", 0);
+    check(kListed, "[TOOL_CALLS]add[CALL_ID]a", "[TOOL_CALLS]add[CALL_ID]a", 0);
+    check(kListed, "[TOOL_CALLS]add[CALL_ID]a[ARGS", "[TOOL_CALLS]add[CALL_ID]a[ARGS", 0);
+    check(kListed, "[TOOL_CALLS]add[ARGS]x{}", "[TOOL_CALLS]add[ARGS]x{}", 0);
+    const std::string long_id = "[TOOL_CALLS]add[CALL_ID]" + std::string(1000, 'a') + "[ARGS]{}";
+    check(kListed, long_id, long_id, 0);
     check(kListed, "[TOOL_CALLS][[]]", "[TOOL_CALLS][[]]", 0);
     check(kListed, "[TOOL_CALLS][{\"name\": \"add\", \"arguments\": {}}, nothing]", ", nothing]", 1);
     check(kListed, "[TOOL_CALLS]" + std::string(1000, 'a') + "{}", "[TOOL_CALLS]" + std::string(1000, 'a') + "{}", 0);
@@ -208,6 +221,7 @@ TEST_CASE("serve: whatever a model writes is read alike in pieces", "[serve][too
     const std::vector<std::string> words = {"<tool_call>",
                                             "</tool_call>",
                                             "[TOOL_CALLS]",
+                                            "[CALL_ID]",
                                             "[ARGS]",
                                             "<|python_tag|>",
                                             "{\"name\": \"add\", ",

@@ -78,6 +78,12 @@ CallSchemas schemas_of(const Fields& fields, const Tools& tools, const std::set<
     return schemas;
 }
 
+std::map<std::string, std::string> texts_of(const std::map<std::string, json>& schemas) {
+    std::map<std::string, std::string> texts;
+    for (const auto& [name, schema] : schemas) texts[name] = schema.dump();
+    return texts;
+}
+
 /// Says in which tool's schema the error is, and where.
 [[noreturn]] void refuse_schemas(const Fields& fields, const CallSchemas& schemas, const Error& together) {
     for (const auto& [name, schema] : schemas.tools)
@@ -90,6 +96,13 @@ CallSchemas schemas_of(const Fields& fields, const Tools& tools, const std::set<
 
 ForcedCalls force_calls(const Fields& fields, const Tools& tools) {
     const CallSchemas schemas = schemas_of(fields, tools, {});
+    if (tools.are_named) {
+        const auto arguments = texts_of(schemas.tools);
+        auto grammar = named_calls_grammar(arguments, tools.one_call);
+        if (!grammar) refuse_schemas(fields, schemas, grammar.error());
+        const std::string key = (tools.one_call ? "named call " : "named calls ") + json(arguments).dump();
+        return {std::string(call_mark(tools.format)), ConstraintMaker::make(key, *std::move(grammar))};
+    }
     auto constraint = Constraint::json_schema(schemas.calls.dump());
     if (!constraint) refuse_schemas(fields, schemas, constraint.error());
     std::string prefix;
@@ -102,8 +115,7 @@ Constraint strict_calls(const Fields& fields, const Tools& tools) {
     std::set<std::string> others;
     std::ranges::set_difference(tools.names, tools.strict, std::inserter(others, others.end()));
     const CallSchemas schemas = schemas_of(fields, tools, others);
-    std::map<std::string, std::string> arguments;
-    for (const auto& [name, schema] : schemas.tools) arguments[name] = schema.dump();
+    const std::map<std::string, std::string> arguments = texts_of(schemas.tools);
     const std::string calls = schemas.calls.dump();
     auto grammar = calls_grammar(tools.format, calls, arguments);
     if (!grammar) refuse_schemas(fields, schemas, grammar.error());

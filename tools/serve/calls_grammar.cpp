@@ -48,6 +48,18 @@ StateId add_token(GrammarBuilder& builder, StateId from, const std::string& text
     return builder.one_of(from, std::move(spellings));
 }
 
+/// [CALL_ID] and nine letters or digits, as Mistral's models number calls.
+StateId add_id(GrammarBuilder& builder, StateId from) {
+    StateId at = add_token(builder, from, "[CALL_ID]");
+    for (int i = 0; i < 9; ++i) {
+        const StateId next = builder.state();
+        for (const auto& [first, last] : {std::pair{'0', '9'}, {'A', 'Z'}, {'a', 'z'}})
+            builder.bytes(at, static_cast<std::uint8_t>(first), static_cast<std::uint8_t>(last), next);
+        at = next;
+    }
+    return at;
+}
+
 /// Any bytes up to a mark. A special token begins with a byte that is not the mark's, so that one that is the mark ends the text, too.
 struct FreeText {
     std::string_view mark;
@@ -83,12 +95,14 @@ void add_bare(GrammarBuilder& builder, RuleId answer, RuleId call, const FreeTex
     });
 }
 
-/// [TOOL_CALLS]name[ARGS]{…}
+/// name[CALL_ID]id[ARGS]{…}, the id with its mark or none; `may_lack`: the last mark too.
 Result<void> add_named(GrammarBuilder& builder, StateId from, StateId to,
-                       const std::map<std::string, std::string>& arguments) {
+                       const std::map<std::string, std::string>& arguments, bool may_lack) {
     for (const auto& [name, schema] : arguments) {
         VKFORMER_TRY(const auto object, constraints::json_schema_grammar(schema));
-        const StateId named = add_token(builder, builder.literal(from, name), "[ARGS]", true);
+        const StateId spelt = builder.literal(from, name), identified = add_id(builder, spelt);
+        builder.empty(spelt, identified);
+        const StateId named = add_token(builder, identified, "[ARGS]", may_lack);
         builder.empty(builder.call(builder.one_of(named, {"", " "}), builder.add(*object)), to);
     }
     return {};
@@ -111,7 +125,20 @@ Result<std::shared_ptr<const constraints::Grammar>> calls_grammar(CallFormat for
     StateId behind = builder.call(marked, call);
     if (format == CallFormat::tagged) behind = add_token(builder, add_blanks(builder, behind), "</tool_call>");
     builder.empty(behind, text.begin());
-    if (format == CallFormat::listed) VKFORMER_CHECK(add_named(builder, marked, text.begin(), arguments));
+    if (format == CallFormat::listed) VKFORMER_CHECK(add_named(builder, marked, text.begin(), arguments, true));
+    return builder.finish(answer);
+}
+
+Result<std::shared_ptr<const constraints::Grammar>> named_calls_grammar(
+    const std::map<std::string, std::string>& arguments, bool one_call) {
+    GrammarBuilder builder;
+    const RuleId answer = builder.add_rule();
+    const auto [begin, end] = builder.rule(answer);
+    const StateId call = builder.state(), behind = builder.state();
+    builder.empty(begin, call);
+    VKFORMER_CHECK(add_named(builder, call, behind, arguments, false));
+    builder.empty(behind, end);
+    if (!one_call) builder.empty(add_token(builder, behind, std::string(call_mark(CallFormat::listed))), call);
     return builder.finish(answer);
 }
 

@@ -17,4 +17,8 @@ namespace vkformer::serve {
 Result<std::shared_ptr<const constraints::Grammar>> calls_grammar(CallFormat format, const std::string& calls,
                                                                   const std::map<std::string, std::string>& arguments);
 
+/// Nothing but calls as names_calls() has them, behind the first one's mark. `one_call`: no more than that. Errors likewise.
+Result<std::shared_ptr<const constraints::Grammar>> named_calls_grammar(
+    const std::map<std::string, std::string>& arguments, bool one_call);
+
 }  // namespace vkformer::serve

@@ -99,9 +99,9 @@ void show_memory(const ModelSet& models, Metrics& metrics) {
 void show_metrics(const ModelSet& models, Metrics& metrics, const Call& call) {
     static std::mutex one;  // at a time: gauges of models that are not there any more are left out
     const std::lock_guard lock(one);
-    for (const char* name :
-         {"vkformer_queue_requests", "vkformer_running_sequences", "vkformer_cache_pages",
-          "vkformer_model_memory_bytes", "vkformer_device_memory_used_bytes", "vkformer_device_memory_budget_bytes"})
+    for (const char* name : {"vkformer_queue_requests", "vkformer_running_sequences", "vkformer_cache_pages",
+                             "vkformer_cache_window_pages", "vkformer_model_memory_bytes",
+                             "vkformer_device_memory_used_bytes", "vkformer_device_memory_budget_bytes"})
         metrics.clear(name);
     metrics.set("vkformer_resident_bytes", {}, static_cast<double>(platform::resident_bytes()));
     for (const auto& entry : models.entries()) {

@@ -93,6 +93,11 @@ void TextModel::show(Metrics& metrics) const {
     metrics.set("vkformer_cache_pages", {{"model", name_}, {"state", "all"}}, stats.pages);
     metrics.set("vkformer_cache_pages", {{"model", name_}, {"state", "used"}}, stats.used_pages);
     metrics.set("vkformer_cache_pages", {{"model", name_}, {"state", "kept"}}, stats.kept_pages);
+    if (stats.window_pages > 0) {
+        metrics.set("vkformer_cache_window_pages", {{"model", name_}, {"state", "all"}}, stats.window_pages);
+        metrics.set("vkformer_cache_window_pages", {{"model", name_}, {"state", "used"}}, stats.used_window_pages);
+        metrics.set("vkformer_cache_window_pages", {{"model", name_}, {"state", "kept"}}, stats.kept_window_pages);
+    }
     metrics.set("vkformer_decode_steps_total", labels, static_cast<double>(stats.steps));
     metrics.set("vkformer_guessed_tokens_total", labels, static_cast<double>(stats.guessed_tokens));
     metrics.set("vkformer_accepted_tokens_total", labels, static_cast<double>(stats.accepted_tokens));

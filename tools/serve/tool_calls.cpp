@@ -12,8 +12,8 @@ namespace {
 using json = nlohmann::ordered_json;
 
 constexpr std::string_view kTag = "<tool_call>", kEndTag = "</tool_call>", kList = "[TOOL_CALLS]",
-                           kPython = "<|python_tag|>", kArguments = "[ARGS]";
-constexpr std::size_t kMostDepth = 64, kMostNameBytes = 256;
+                           kPython = "<|python_tag|>", kId = "[CALL_ID]", kArguments = "[ARGS]";
+constexpr std::size_t kMostDepth = 64, kMostNameBytes = 256;  // and of an id
 constexpr std::size_t kMostBlanks = 256;  // that are held back because a call may follow
 
 bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
@@ -53,6 +53,8 @@ CallFormat call_format(std::string_view chat_template) {
     if (has(kPython) || (has("\"parameters\"") && has("\"name\""))) return CallFormat::bare;
     return CallFormat::none;
 }
+
+bool names_calls(std::string_view chat_template) { return chat_template.find(kArguments) != chat_template.npos; }
 
 std::string_view call_mark(CallFormat format) noexcept {
     switch (format) {
@@ -107,6 +109,12 @@ std::size_t CallReader::blank_end(std::size_t from) const {
     return from;
 }
 
+/// Where the name or id ends that begins there.
+std::size_t CallReader::word_end(std::size_t from) const {
+    while (from < held_.size() && is_name_character(held_[from])) ++from;
+    return from;
+}
+
 void CallReader::return_to_text() {
     state_ = State::text;
     at_ = 0;
@@ -150,6 +158,33 @@ bool CallReader::read_text(bool is_end) {
     return true;
 }
 
+/// Up to the arguments of a call that begins with its name; false: it waits for more text. What is none stays before.
+bool CallReader::read_name(bool is_end) {
+    const std::size_t name_begin = at_, name_end = word_end(at_);
+    std::size_t end = name_end;
+    // Whether a mark is there, or nothing that may become one, at `end`.
+    const auto is_settled = [&](std::string_view mark) {
+        const std::string_view rest = std::string_view(held_).substr(end);
+        return is_end || (!rest.empty() && !may_become(rest, mark));
+    };
+    const auto has = [&](std::string_view mark) { return std::string_view(held_).substr(end).starts_with(mark); };
+    if (name_end - name_begin > kMostNameBytes) return true;
+    if (!is_settled(kId) || !is_settled(kArguments)) return false;
+    if (has(kId)) {
+        const std::size_t id_begin = end + kId.size();
+        end = word_end(id_begin);
+        if (end - id_begin > kMostNameBytes) return true;
+        if (!is_settled(kArguments)) return false;
+    }
+    if (has(kArguments)) end += kArguments.size();
+    end = blank_end(end);
+    if (end == held_.size() && !is_end) return false;
+    object_.name = held_.substr(name_begin, name_end - name_begin);
+    object_.is_arguments = true;
+    at_ = end;
+    return true;
+}
+
 /// Behind a marker, or between the calls of a list.
 bool CallReader::read_opening(bool is_end) {
     at_ = blank_end(at_);
@@ -164,24 +199,8 @@ bool CallReader::read_opening(bool is_end) {
     }
     object_ = {};
     is_begun_ = false;
-    if (format_ == CallFormat::listed && !is_listed_ && is_name_character(held_[at_])) {
-        const std::size_t name_begin = at_;
-        std::size_t end = at_;
-        while (end < held_.size() && is_name_character(held_[end])) ++end;
-        const std::string_view rest = std::string_view(held_).substr(end);
-        if (end - name_begin > kMostNameBytes) {
-            break_off();
-            return true;
-        }
-        if (!is_end && (rest.empty() || may_become(rest, kArguments))) return false;
-        object_.name = held_.substr(name_begin, end - name_begin);
-        object_.is_arguments = true;
-        at_ = blank_end(end + (rest.starts_with(kArguments) ? kArguments.size() : 0));
-        if (at_ == held_.size() && !is_end) {
-            at_ = name_begin;
-            return false;
-        }
-    }
+    const bool may_be_named = format_ == CallFormat::listed && !is_listed_ && is_name_character(held_[at_]);
+    if (may_be_named && !read_name(is_end)) return false;
     if (at_ == held_.size() || held_[at_] != '{') {
         break_off();
         return true;

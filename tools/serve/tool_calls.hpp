@@ -16,11 +16,13 @@ namespace vkformer::serve {
 enum class CallFormat : std::uint8_t {
     none,
     tagged,  ///< <tool_call>{"name": …, "arguments": {…}}</tool_call>, of Hermes and Qwen
-    listed,  ///< [TOOL_CALLS][{"name": …, "arguments": {…}}, …] or [TOOL_CALLS]name[ARGS]{…}, of Mistral
+    listed,  ///< [TOOL_CALLS][{"name": …, "arguments": {…}}, …] or [TOOL_CALLS]name[CALL_ID]id[ARGS]{…}, of Mistral; id and marks may lack
     bare,    ///< {"name": …, "parameters": {…}}, perhaps behind <|python_tag|>, as a whole answer: of Llama 3
 };
 /// By what the model's chat template writes before the calls of a conversation.
 CallFormat call_format(std::string_view chat_template);
+/// Whether a template of CallFormat::listed writes each call behind a mark of its own, by its tool's name, rather than a list.
+bool names_calls(std::string_view chat_template);
 /// What a call begins with. Requires a format.
 std::string_view call_mark(CallFormat format) noexcept;
 
@@ -67,6 +69,8 @@ private:
     void break_off();
     void return_to_text();
     std::size_t blank_end(std::size_t from) const;
+    std::size_t word_end(std::size_t from) const;
+    bool read_name(bool is_end);
     std::string_view marker() const noexcept { return call_mark(format_); }
 
     CallFormat format_;

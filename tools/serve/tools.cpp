@@ -363,6 +363,7 @@ std::vector<std::int32_t> make_prompt(const Fields& fields, const TextModel& mod
     };
     if (!tools) return tokens_of(options.variables);
     tools.format = call_format(engine.chat_template());
+    tools.are_named = tools.format == CallFormat::listed && names_calls(engine.chat_template());
     if (tools.format == CallFormat::none)
         fields.refuse("tools",
                       "the model's chat template says of no form of calls that the server knows how they look");

@@ -50,6 +50,7 @@ struct Tools {
     std::set<std::string> names;   ///< that may be called
     std::set<std::string> strict;  ///< of them, whose arguments have to fit their schemas
     CallFormat format = CallFormat::none;
+    bool are_named = false;     ///< as of names_calls()
     bool one_call = false;      ///< at most
     bool must_call = false;     ///< the answer is nothing but calls
     std::string answer_prefix;  ///< the prompt ends with it: what the calls begin with

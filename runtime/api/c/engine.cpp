@@ -416,7 +416,10 @@ vkf_result vkf_engine_query_stats(const vkf_engine* engine, vkf_engine_stats* st
                                          .waiting = now.waiting,
                                          .pages = now.pages,
                                          .used_pages = now.used_pages,
-                                         .kept_pages = now.kept_pages};
+                                         .kept_pages = now.kept_pages,
+                                         .window_pages = now.window_pages,
+                                         .used_window_pages = now.used_window_pages,
+                                         .kept_window_pages = now.kept_window_pages};
         return c::write_struct(stats, answer, "vkf_engine_stats");
     });
 }
