@@ -18,6 +18,7 @@
 #include "vkformer/offload.hpp"
 #include "vkformer/precision.hpp"
 #include "vkformer/result.hpp"
+#include "vkformer/voice_activity.hpp"
 #include "vkformer/weight_storage.hpp"
 
 namespace vkformer {
@@ -55,6 +56,10 @@ struct TranscriberOptions {
     /// When each word was said (SpeechSegment::words), by what the decoder looked at: another pass of it over each window. Needs
     /// "alignment_heads" in the folder's generation_config.json, which published models have.
     bool word_timestamps = false;
+    /// The file of a VoiceActivityDetector: only what it takes for speech is heard, joined without the silence between, and times are
+    /// those of the whole sound. Sound without speech has no segments. Empty: all sound is heard.
+    std::filesystem::path vad;
+    VadOptions vad_parameters;  ///< what counts as speech
     /// As of TranslatorOptions.
     bool plain_shaders = false;
     std::map<std::string, std::string> shader_variants;
@@ -99,8 +104,9 @@ class VKFORMER_API Transcriber {
 public:
     /// Errors: FileNotFound, CorruptFile, UnsupportedConfig, MissingTensor, ShapeMismatch (of the folder);
     /// InvalidArgument (a language or task that the model does not know,
-    /// no temperature, a batch with timestamps, times of words where the folder does not say by which heads); NoVulkanLoader, NoDevice, MissingFeature (of
-    /// the device). Never falls back to another device.
+    /// no temperature, a batch with timestamps, times of words where the folder does not say by which heads, vad_parameters);
+    /// NoVulkanLoader, NoDevice, MissingFeature (of the device). With `vad` those of VoiceActivityDetector::load, and
+    /// UnsupportedConfig where the model does not hear 16000 samples a second. Never falls back to another device.
     static Result<Transcriber> load(const std::filesystem::path& folder, const TranscriberOptions& options = {});
 
     Transcriber(Transcriber&&) noexcept;
@@ -115,13 +121,17 @@ public:
     /// not say by which heads).
     Result<void> choose_word_timestamps(bool are_wanted);
 
+    /// What counts as speech from the next call on, in place of the options' `vad_parameters`; none: all sound is heard. Errors:
+    /// InvalidArgument (options outside their range, or the transcriber was loaded without `vad`; nothing has changed then).
+    Result<void> choose_vad(const std::optional<VadOptions>& parameters);
+
     /// Samples per second that transcribe() wants: 16000.
     std::uint32_t sample_rate() const noexcept;
 
     using Progress = std::function<void(double done, double total)>;
 
     /// One channel at sample_rate(), full scale ±1. `progress` counts seconds of sound. Errors: InvalidArgument (no samples, a
-    /// sample that is no finite number), DeviceLost, Vulkan, out of memory.
+    /// sample that is no finite number), NotANumber (VoiceActivityDetector::probabilities), DeviceLost, Vulkan, out of memory.
     Result<Transcription> transcribe(std::span<const float> samples, const Progress& progress = {});
 
     /// The device in use: "llvmpipe (LLVM 15.0.6, 256 bits) (cpu, llvmpipe Mesa 22.3.6)".

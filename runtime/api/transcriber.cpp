@@ -9,6 +9,7 @@
 #include "api/generation_workload.hpp"
 #include "api/open_backend.hpp"
 #include "api/weight_storage.hpp"
+#include "audio/gathered_speech.hpp"
 #include "audio/mel.hpp"
 #include "core/try.hpp"
 #include "decoding/speech_segments.hpp"
@@ -91,6 +92,8 @@ struct Transcriber::Impl {
     std::unique_ptr<text::Tokenizer> tokenizer;
     audio::LogMel mel;
     api::OpenedBackend device;
+    std::optional<VoiceActivityDetector> vad;
+    bool filters = false;                                             // what is no speech is not heard
     std::optional<decoding::SpeechSession> session;                   // made by the first call, which fixes the batch
     decoding::WordBounds word_bounds = decoding::WordBounds::spaces;  // of the language of the prefix
 
@@ -105,6 +108,8 @@ struct Transcriber::Impl {
                        std::span<const std::vector<std::int32_t>> tokens);
     void finish(SpeechSegment& segment, double start, double end) const;
     std::vector<SpokenWord> words_of(const SpeechSegment& segment, const TimedTokens& timed) const;
+    Result<Transcription> transcribe_all(std::span<const float> samples, const Progress& progress);
+    Result<Transcription> transcribe_speech(std::span<const float> samples, const Progress& progress);
     Result<Transcription> transcribe_segments(std::span<const float> samples, const Progress& progress);
     Result<Transcription> transcribe_windows(std::span<const float> samples, const Progress& progress);
     std::string language_of(std::span<const std::int32_t> prefix) const;
@@ -331,6 +336,29 @@ Result<Transcription> Transcriber::Impl::transcribe_windows(std::span<const floa
     return result;
 }
 
+Result<Transcription> Transcriber::Impl::transcribe_all(std::span<const float> samples, const Progress& progress) {
+    return options.timestamps ? transcribe_segments(samples, progress) : transcribe_windows(samples, progress);
+}
+
+/// What is speech, one behind the other: so a window is full of it, and the first one, which tells the language, is not silent.
+Result<Transcription> Transcriber::Impl::transcribe_speech(std::span<const float> samples, const Progress& progress) {
+    VKFORMER_TRY(auto regions, vad->speech_timestamps(samples, options.vad_parameters, options.should_stop));
+    const double total = seconds(samples.size());
+    Transcription result;
+    if (regions.empty()) {
+        result.language = language_of(speech.prefix);
+        if (progress) progress(total, total);
+        return result;
+    }
+    const audio::GatheredSpeech gathered(samples, std::move(regions), mel.options().sample_rate);
+    Progress told;
+    if (progress)
+        told = [&](double done, double all) { progress(done < all ? gathered.end_in_sound(done) : total, total); };
+    VKFORMER_TRY(result, transcribe_all(gathered.samples(), told));
+    for (SpeechSegment& segment : result.segments) gathered.restore(segment);
+    return result;
+}
+
 std::string Transcriber::Impl::language_of(std::span<const std::int32_t> prefix) const {
     for (const auto& [name, token] : speech.languages)
         if (!prefix.empty() && prefix[0] == token) return name;
@@ -362,6 +390,13 @@ Result<Transcriber> Transcriber::load(const std::filesystem::path& folder, const
     if (options.word_timestamps) VKFORMER_CHECK(check_alignment(speech, *model));
     VKFORMER_TRY(auto tokenizer, text::load_tokenizer(folder));
     VKFORMER_TRY(const auto mel, audio::read_mel_options(folder, loaded.mel_bins));
+    std::optional<VoiceActivityDetector> vad;
+    if (!options.vad.empty()) {
+        VKFORMER_TRY(vad, VoiceActivityDetector::load(options.vad));
+        if (mel.sample_rate != VoiceActivityDetector::kSampleRate)
+            return Error{ErrorCode::UnsupportedConfig, "voice activity needs a model of 16000 samples a second"};
+        VKFORMER_CHECK(speech_timestamps({}, 0, options.vad_parameters));
+    }
     if (options.max_length > 0) speech.max_new_tokens = options.max_length;
     const auto choose = [](auto& known, const auto& asked, auto fallback) {
         if (asked) known = asked;
@@ -381,6 +416,8 @@ Result<Transcriber> Transcriber::load(const std::filesystem::path& folder, const
                                                    .tokenizer = std::move(tokenizer),
                                                    .mel = audio::LogMel(mel),
                                                    .device = std::move(device),
+                                                   .vad = std::move(vad),
+                                                   .filters = !options.vad.empty(),
                                                    .session = {}}));
 }
 
@@ -398,12 +435,22 @@ Result<void> Transcriber::choose_word_timestamps(bool are_wanted) {
     return {};
 }
 
+Result<void> Transcriber::choose_vad(const std::optional<VadOptions>& parameters) {
+    if (parameters) {
+        if (!impl_->vad) return Error{ErrorCode::InvalidArgument, "voice activity needs its file, and none was loaded"};
+        VKFORMER_CHECK(speech_timestamps({}, 0, *parameters));
+        impl_->options.vad_parameters = *parameters;
+    }
+    impl_->filters = parameters.has_value();
+    return {};
+}
+
 Result<Transcription> Transcriber::transcribe(std::span<const float> samples, const Progress& progress) {
     if (samples.empty()) return Error{ErrorCode::InvalidArgument, "there are no samples"};
     if (!std::ranges::all_of(samples, [](float sample) { return std::isfinite(sample); }))
         return Error{ErrorCode::InvalidArgument, "there are samples that are no finite numbers"};
-    VKFORMER_TRY(auto result, impl_->options.timestamps ? impl_->transcribe_segments(samples, progress)
-                                                        : impl_->transcribe_windows(samples, progress));
+    VKFORMER_TRY(auto result, impl_->filters ? impl_->transcribe_speech(samples, progress)
+                                             : impl_->transcribe_all(samples, progress));
     result.text = trimmed(result.text);
     return result;
 }
