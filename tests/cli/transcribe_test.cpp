@@ -8,6 +8,7 @@
 #include "cli/run_program.hpp"
 #include "support/catch.h"
 #include "support/goldens.hpp"
+#include "support/vad.hpp"
 #include "support/wav.hpp"
 
 #ifdef VKFORMER_CLI
@@ -169,6 +170,53 @@ TEST_CASE("a WAV file that ends early is heard as far as it goes", "[cli][speech
     for (const std::uint32_t bytes : {0xFFFFFFFFu, 0u})
         CHECK_THAT(transcribe(write_sound(folder, wav(clip(), 8000, 1, bytes)).string()).err,
                    !ContainsSubstring("ends early"));
+}
+
+TEST_CASE("transcribe hears speech alone", "[cli][speech][vad]") {
+    const SpeechModelAt16Khz model(kTimedModel);
+    const auto samples =
+        speech_between_silence(Golden(std::string("speech/") + kTimedModel + "/golden.safetensors").floats("timed1"));
+    const TemporaryFolder folder;
+    const std::string file = write_sound(folder, wav(samples, 16000)).string(),
+                      vad = "--vad " + vad_file().string() + " ";
+    const auto transcribed = [&](const std::string& rest) {
+        return run("transcribe -q -d cpu --plain --no-fallback --no-speech-threshold inf --logprob-threshold=-inf -m " +
+                   model.folder.path().string() + " " + rest);
+    };
+    const Outcome heard = transcribed(vad + "--json " + file);
+    CAPTURE(heard.err);
+    REQUIRE(heard.exit_code == 0);
+    const json segments = json::parse(heard.out)["segments"];
+    REQUIRE(segments.size() > 1);
+    CHECK(segments.front()["start"].get<double>() < 0.5);
+    CHECK(segments.back()["end"].get<double>() > 5);
+    for (const json& segment : segments) {  // of which none begins in the middle of the silence
+        const double start = segment["start"];
+        CHECK((start < 2.2 || start > 4.2));
+    }
+    CHECK_THAT(transcribed(vad + "--format srt " + file).out, ContainsSubstring("00:00:05,"));
+    // Of what is no speech there is no text.
+    CHECK(transcribed(vad + "--vad-threshold 1 " + file).out == "\n");
+    CHECK(transcribed(vad + "--vad-min-speech-duration-ms 60000 --format srt " + file).out.empty());
+    const std::string many =
+        "--vad-neg-threshold 0.3 --vad-max-speech-duration-s 0.5 --vad-min-silence-duration-ms 100 "
+        "--vad-speech-pad-ms 30 ";
+    CHECK(json::parse(transcribed(vad + many + "--json " + file).out)["segments"] != segments);
+
+    const auto refused = [&](const std::string& rest, const std::string& words) {
+        const Outcome outcome = transcribed(rest + " " + file);
+        CHECK(outcome.exit_code != 0);
+        CHECK_THAT(outcome.err, ContainsSubstring(words));
+    };
+    refused("--vad-threshold 0.4", "--vad");
+    refused("--vad no_such_file", "no_such_file");
+    refused("--vad ''", "no file");
+    refused("--vad " + file, "sound.wav");
+    refused(vad + "--vad-threshold 1.5", "within 0 and 1");
+    refused(vad + "--vad-threshold much", "much");
+    refused(vad + "--vad-speech-pad-ms -5", "-5");
+    refused(vad + "--vad-max-speech-duration-s 0.5", "the pads");
+    CHECK_THAT(transcribe(vad + file).err, ContainsSubstring("16000 samples a second"));
 }
 
 TEST_CASE("transcribe says what it needs and what it does not do", "[cli][speech][errors]") {

@@ -13,6 +13,7 @@
 #include "core/try.hpp"
 #include "sound/subtitles.hpp"
 #include "sound_file.hpp"
+#include "vad_options.hpp"
 #include "vkformer/transcriber.hpp"
 
 namespace vkformer::cli {
@@ -21,6 +22,7 @@ namespace {
 struct TranscribeCommand {
     DeviceOptions device;
     WeightsOption weights;
+    VadOption vad;
     std::string model;
     std::vector<std::string> files;
     std::string language, task, format = "text";
@@ -116,6 +118,8 @@ Result<int> run(const TranscribeCommand& command) {
         .no_speech_threshold = command.no_speech_threshold,
         .seed = command.seed,
         .word_timestamps = command.word_timestamps,
+        .vad = utf8_path(command.vad.file),
+        .vad_parameters = command.vad.parameters,
         .plain_shaders = command.device.plain};
     if (command.condition_on_previous) options.condition_on_previous = true;
     if (!command.temperatures.empty()) options.temperatures = command.temperatures;
@@ -183,6 +187,7 @@ void add_transcribe(CLI::App& app, Action& action) {
                     "Tokens to generate for a window at most (default: what the model folder says)")
         ->check(CLI::Range(1u, 1u << 20));
     add_rules(command, *options);
+    options->vad.add(command);
     options->device.add_device(command);
     options->device.add_strict(command);
     options->device.add_dtype(command);
@@ -193,7 +198,9 @@ void add_transcribe(CLI::App& app, Action& action) {
         "Examples:\n"
         "  vkformer transcribe --model whisper-tiny speech.wav\n"
         "  vkformer transcribe --model whisper-small --format srt film.flac > film.srt\n"
-        "  vkformer transcribe --model whisper-small --language de --task translate --json rede.flac");
+        "  vkformer transcribe --model whisper-small --language de --task translate --json rede.flac\n"
+        "  vkformer transcribe --model whisper-small --vad silero_vad_16k.safetensors --vad-speech-pad-ms 200 "
+        "radio.ogg");
     command.callback([options, &action] { action = [options] { return run(*options); }; });
 }
 
