@@ -3,15 +3,17 @@
 
 import io
 import json
+import shutil
 import struct
 import subprocess
 import wave
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import openai
 import pytest
-from conftest import MODELS, Server, program
+from conftest import GOLDENS, MODELS, Server, program
 
 
 def clip(name: str = "timed1") -> bytes:
@@ -90,6 +92,31 @@ def test_times_of_words(ears: openai.OpenAI, tmp_path: Path) -> None:
     assert without.words is None and without.segments and without.text == found.text
 
 
+def test_speech_alone(server: Server, tmp_path: Path) -> None:
+    folder, vad = tmp_path / "model", str(GOLDENS / "vad" / "network.safetensors")
+    shutil.copytree(MODELS["ears"], folder)
+    config = json.loads((folder / "preprocessor_config.json").read_text())
+    (folder / "preprocessor_config.json").write_text(json.dumps({**config, "sampling_rate": 16000}))
+    silence = clip()[:44] + bytes(32000)
+    silence = silence[:24] + struct.pack("<II", 16000, 32000) + silence[32:40] + struct.pack("<I", 32000) + silence[44:]
+
+    def heard(of: Server, **fields: bytes) -> tuple[int, dict[str, Any]]:
+        status, content = send(of, form({"file": silence, "response_format": b"verbose_json", **fields}))
+        return status, json.loads(content)
+
+    filtering = Server("--vad", vad, "--vad-threshold", "0.6", "--model", f"sixteen={folder}", models=())
+    try:
+        status, body = heard(filtering)
+        assert (status, body["text"], body["segments"], body["duration"]) == (200, "", [], 1.0)
+        assert heard(filtering, vad_filter=b"false")[1]["segments"]
+        assert heard(filtering, vad_filter=b"true")[1]["segments"] == []
+    finally:
+        assert filtering.stop() == 0
+    status, body = heard(server, vad_filter=b"true")
+    assert (status, "none was loaded" in body["error"]["message"]) == (400, True)
+    assert heard(server, vad_filter=b"false")[0] == 200
+
+
 def test_bad_forms(server: Server) -> None:
     sound = clip()
     for body, what in (
@@ -103,6 +130,7 @@ def test_bad_forms(server: Server) -> None:
         (form({"file": sound, "response_format": b"mp3"}), "response_format"),
         (form({"file": sound, "timestamp_granularities[]": b"word"}), "verbose_json"),
         (form({"file": sound, "timestamp_granularities[]": b"line", "response_format": b"verbose_json"}), "neither"),
+        (form({"file": sound, "vad_filter": b"1"}), "vad_filter"),
         (form({"file": sound, "model": b"vectors"}), "not for this route"),
         (form({"file": sound})[:-30], "ends within a part"),
         (b"--edge--", "file"),

@@ -8,6 +8,7 @@
 #include "core/try.hpp"
 #include "serve/server.hpp"
 #include "sound_file.hpp"
+#include "vad_options.hpp"
 
 namespace vkformer::cli {
 namespace {
@@ -16,6 +17,7 @@ struct ServeCommand {
     DeviceOptions device;
     CacheOption cache;
     WeightsOption weights;
+    VadOption vad;
     serve::ServerOptions server;
     std::vector<std::string> models, languages, adapters;
     std::string key_file, load = "at-start";
@@ -71,6 +73,8 @@ Result<serve::ServerOptions> server_options(const ServeCommand& command) {
     model.on_demand = command.load == "on-demand";
     VKFORMER_TRY(model.shader_variants, command.device.variants_by_op());
     model.offload = command.device.offload();
+    model.vad = utf8_path(command.vad.file);
+    model.vad_parameters = command.vad.parameters;
     if (!command.device.quiet) model.on_progress = show_progress;
     model.read_sound = [](std::string_view bytes, std::uint32_t rate) { return read_sound(bytes, rate); };
     options.limits.request_time = std::chrono::seconds(command.request_seconds);
@@ -190,6 +194,7 @@ void add_serve(CLI::App& app, Action& action) {
                     "read; 0: none")
         ->check(CLI::Range(0u, 64u))
         ->capture_default_str();
+    options->vad.add(command);
     options->cache.add(command);
     options->device.add_device(command);
     options->device.add_strict(command);

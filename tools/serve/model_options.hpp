@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <string>
@@ -13,6 +14,7 @@
 #include "vkformer/generator.hpp"
 #include "vkformer/precision.hpp"
 #include "vkformer/result.hpp"
+#include "vkformer/voice_activity.hpp"
 
 namespace vkformer::serve {
 
@@ -31,7 +33,9 @@ struct ModelOptions {
     std::uint64_t memory =
         0;  ///< bytes that models loaded on demand may have together; 0: as many as their devices have
     std::map<std::string, std::string> shader_variants;
-    Offload offload;  ///< of each model
+    Offload offload;            ///< of each model
+    std::filesystem::path vad;  ///< as of TranscriberOptions; a request may do without
+    VadOptions vad_parameters;
     /// Language and language of translation models, by the model's name, where their folders do not say: {"opus", {"en", "de"}}.
     std::map<std::string, std::pair<std::string, std::string>> languages;
     std::function<void(const std::string&)> on_progress;

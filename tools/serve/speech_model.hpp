@@ -16,8 +16,9 @@ namespace vkformer::serve {
 
 struct SoundFile {
     std::string bytes;
-    std::string language, task;    ///< empty: as the model's folder says
-    bool word_timestamps = false;  ///< SpeechSegment::words
+    std::string language, task;      ///< empty: as the model's folder says
+    bool word_timestamps = false;    ///< SpeechSegment::words
+    std::optional<bool> vad_filter;  ///< speech alone is heard; none: where the server has a file for it
 };
 
 struct HeardFile {
@@ -45,6 +46,8 @@ private:
     Result<HeardFile> hear(const SoundFile& file);
 
     std::string name_;
+    bool has_vad_ = false;
+    VadOptions vad_parameters_;
     std::function<Result<std::vector<float>>(std::string_view, std::uint32_t)> read_sound_;
     std::optional<Transcriber> model_;
     std::unique_ptr<Calls> calls_;

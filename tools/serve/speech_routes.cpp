@@ -51,6 +51,10 @@ Asked read_form(const Request& request, bool translates) {
             if (part.bytes != "segment" && part.bytes != "word")
                 throw Refusal(400, "it is neither \"segment\" nor \"word\"", "timestamp_granularities");
             (part.bytes == "word" ? asked.file.word_timestamps : asked.segments) = true;
+        } else if (part.name == "vad_filter") {
+            if (part.bytes != "true" && part.bytes != "false")
+                throw Refusal(400, "it is neither \"true\" nor \"false\"", "vad_filter");
+            asked.file.vad_filter = part.bytes == "true";
         } else if (part.name == "stream") {
             if (part.bytes != "false") throw Refusal(400, "transcriptions are not streamed", "stream");
         } else {
