@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Each class against the goldens that the C++ tests have, on every device."""
 
+import asyncio
 import json
 import re
+import shutil
 import xml.etree.ElementTree
 from pathlib import Path
 from typing import Any
@@ -379,6 +381,45 @@ def test_times_of_words(device: str) -> None:
             assert (word.start, word.end) == pytest.approx((start, end), abs=1e-6)
             assert word.probability == pytest.approx(probability, abs=1e-5)
         assert "".join(word.text for word in segment.words) == segment.text
+
+
+def test_voice_activity(tmp_path: Path) -> None:
+    vad = GOLDENS / "vad"
+    samples = read_tensor(vad / "golden.safetensors", "samples")
+    detector = vkformer.VoiceActivityDetector(vad / "network.safetensors")
+    found = detector.probabilities(samples)
+    assert (found.dtype, found.shape) == (np.float32, (-(-len(samples) // detector.frame_samples),))
+    np.testing.assert_allclose(found, read_tensor(vad / "golden.safetensors", "probabilities"), rtol=0, atol=1e-5)
+    (first, second) = detector.speech_timestamps(samples, min_silence_duration_ms=500, speech_pad_ms=0)
+    assert all(found[i] > 0.5 for i in (first[0] // 512, second[0] // 512))
+    assert first[0] % 512 == second[0] % 512 == 0
+    assert detector.speech_timestamps(samples, threshold=1) == []
+
+    shutil.copytree(GOLDENS / "speech" / "whisper_times_414", tmp_path / "model")
+    sound = json.loads((tmp_path / "model" / "preprocessor_config.json").read_text())
+    (tmp_path / "model" / "preprocessor_config.json").write_text(json.dumps({**sound, "sampling_rate": 16000}))
+    with vkformer.Transcriber(
+        tmp_path / "model",
+        "cpu",
+        temperatures=0,
+        log_prob_threshold=-NEVER,
+        no_speech_threshold=NEVER,
+        plain_shaders=True,
+        vad=vad / "network.safetensors",
+        vad_parameters={"min_silence_duration_ms": 500, "speech_pad_ms": 0},
+    ) as transcriber:
+        heard = transcriber.transcribe(samples)
+        for segment in heard.segments:  # none begins or ends in silence
+            assert any(a / 16000 - 1e-6 < segment.start < b / 16000 for a, b in (first, second))
+            assert any(a / 16000 < segment.end < b / 16000 + 1e-6 for a, b in (first, second))
+        assert heard.segments[-1].end > second[0] / 16000
+        assert asyncio.run(transcriber.transcribe_async(samples)) == heard
+        padded = transcriber.transcribe(samples, vad_parameters={"speech_pad_ms": 30})
+        assert padded.segments != heard.segments
+        assert transcriber.transcribe(samples, vad_filter=False).segments[0].start < first[0] / 16000
+        assert transcriber.transcribe(samples) == heard
+        silent = transcriber.transcribe(np.zeros(32000, np.float32))
+        assert (silent.text, silent.segments) == ("", [])
 
 
 def test_pictures_are_pillows() -> None:

@@ -428,3 +428,62 @@ def test_arrays_outlive_their_models() -> None:
         assert embedder.pooling.startswith("cls")
     with pytest.raises(ValueError):
         vkformer.Embedder(GOLDENS / "sentences" / "embedder", "cpu", pooling="most")  # type: ignore[arg-type]
+
+
+VAD = GOLDENS / "vad" / "network.safetensors"
+
+
+def test_voice_activity_is_asked_rightly(tmp_path: Path) -> None:
+    for wrong, kind in ((None, TypeError), ("none", FileNotFoundError), (tmp_path / "none", vkformer.MissingFileError)):
+        with pytest.raises(kind):
+            vkformer.VoiceActivityDetector(wrong)  # type: ignore[arg-type]
+    whole = VAD.read_bytes()
+    (tmp_path / "cut").write_bytes(whole[:-1])
+    with pytest.raises(vkformer.CorruptFileError, match="cut"):
+        vkformer.VoiceActivityDetector(tmp_path / "cut")
+    (tmp_path / "other").write_bytes(whole.replace(b"conv2.bias", b"conv9.bias"))
+    with pytest.raises(vkformer.MissingTensorError, match=r"conv2\.bias is missing"):
+        vkformer.VoiceActivityDetector(tmp_path / "other")
+
+    detector = vkformer.VoiceActivityDetector(VAD)
+    assert detector.probabilities(np.zeros(0, np.float32)).shape == (0,)
+    assert detector.speech_timestamps(np.zeros(0, np.float32)) == []
+    for samples, kind, match in (
+        (SOUND.astype(np.float64), TypeError, "float64"),
+        (SOUND[::2], ValueError, "ascontiguousarray"),
+        (np.array([0, math.nan], np.float32), ValueError, "finite"),
+    ):
+        with pytest.raises(kind, match=match):
+            detector.probabilities(samples)
+        with pytest.raises(kind, match=match):
+            detector.speech_timestamps(samples)
+    with pytest.raises(vkformer.NotANumberError):
+        detector.probabilities(np.tile(np.array([3e38, -3e38], np.float32), 600))
+    for parameters, kind, match in (
+        ({"threshold": 1.5}, vkformer.InvalidArgumentError, "0 and 1"),
+        ({"threshold": "0.5"}, TypeError, "threshold is of type str"),
+        ({"threshold": math.nan}, ValueError, "threshold"),
+        ({"neg_threshold": 0.9}, vkformer.InvalidArgumentError, "neg_threshold"),
+        ({"min_speech_duration_ms": -1}, ValueError, "min_speech_duration_ms is -1"),
+        ({"min_silence_duration_ms": 0.5}, TypeError, "min_silence_duration_ms"),
+        ({"max_speech_duration_s": 0.5}, vkformer.InvalidArgumentError, "the pads"),
+        ({"speech_pad": 1}, TypeError, "speech_pad"),
+    ):
+        with pytest.raises(kind, match=match):
+            detector.speech_timestamps(SOUND, **parameters)
+
+
+def test_speech_alone_needs_a_file(transcriber: vkformer.Transcriber) -> None:
+    with pytest.raises(vkformer.InvalidArgumentError, match="none was loaded"):
+        transcriber.transcribe(SOUND, vad_filter=True)
+    with pytest.raises(ValueError, match="vad=FILE"):
+        transcriber.transcribe(SOUND, vad_parameters={"threshold": 0.4})
+    folder = GOLDENS / "speech" / "whisper_texts"
+    for arguments, kind, match in (
+        ({"vad": VAD}, vkformer.UnsupportedConfigError, "16000 samples a second"),
+        ({"vad": ""}, ValueError, "names no file"),
+        ({"vad": "none"}, FileNotFoundError, "none"),
+        ({"vad_parameters": {"threshold": 0.4}}, ValueError, "vad=FILE"),
+    ):
+        with pytest.raises(kind, match=match):
+            vkformer.Transcriber(folder, "cpu", plain_shaders=True, **arguments)

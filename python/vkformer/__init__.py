@@ -58,6 +58,7 @@ from ._results import (
 from ._streams import AsyncTextStream, TextStream
 from ._transcriber import Transcriber
 from ._translator import Translator
+from ._voice_activity import VadParameters, VoiceActivityDetector
 
 __version__: str = _core.version
 
@@ -122,6 +123,8 @@ __all__ = [
     "UnknownFieldWarning",
     "UnsupportedConfigError",
     "UnsupportedDtypeError",
+    "VadParameters",
+    "VoiceActivityDetector",
     "VulkanError",
     "Word",
     "bench",

@@ -6,6 +6,7 @@ from . import _core, _inputs
 from ._inputs import ArrayLike, Dtype, Path
 from ._model import CommonArguments, Model
 from ._results import Segment, Transcription, Word
+from ._voice_activity import VadParameters, vad_options
 
 
 class Transcriber(Model[_core.Transcriber]):
@@ -26,10 +27,14 @@ class Transcriber(Model[_core.Transcriber]):
     seed: of the draws.
     word_timestamps: when each word was said (``Segment.words``), in another pass of the decoder over each window; needs
         "alignment_heads" in the folder's generation_config.json, which published models have.
+    vad: the file of a VoiceActivityDetector: only what it takes for speech is heard, joined without the silence between, and
+        times are those of the whole sound. Sound without speech has no segments. None: all sound is heard.
+    vad_parameters: what counts as speech: VadParameters.
     Further keyword arguments: vkformer.CommonArguments.
 
     Raises: as Translator; InvalidArgumentError for an unknown language or task, no temperature, a batch with timestamps,
-        times of words where the folder does not say by which heads.
+        times of words where the folder does not say by which heads, ``vad_parameters``; with ``vad`` as VoiceActivityDetector,
+        and UnsupportedConfigError where the model does not hear 16000 samples a second.
     """
 
     def __init__(
@@ -51,9 +56,18 @@ class Transcriber(Model[_core.Transcriber]):
         no_speech_threshold: SupportsFloat | None = None,
         seed: SupportsIndex = 0,
         word_timestamps: bool = False,
+        vad: Path | None = None,
+        vad_parameters: VadParameters | None = None,
         **common: Unpack[CommonArguments],
     ) -> None:
         options, on_progress = _inputs.common(device, dtype, **common)
+        file = b"" if vad is None else _inputs.path(vad)
+        if vad is not None and not file:
+            raise ValueError("vad names no file")
+        if vad is None and vad_parameters is not None:
+            raise ValueError("vad_parameters say what counts as speech, and all sound is heard: give vad=FILE, too")
+        self._vad = vad_options(**(vad_parameters or {}))
+        self._filters = vad is not None
         several = temperatures if isinstance(temperatures, Iterable) else [temperatures]
         core = _core.Transcriber(
             _inputs.path(path),
@@ -74,30 +88,53 @@ class Transcriber(Model[_core.Transcriber]):
             no_speech_threshold=_inputs.optional_real(no_speech_threshold, "no_speech_threshold"),
             seed=_inputs.seed(seed),
             word_timestamps=bool(word_timestamps),
+            vad=file,
+            vad_parameters=self._vad,
         )
         super().__init__(core)
         self._sample_rate = core.sample_rate()
 
     def transcribe(
-        self, samples: ArrayLike, *, on_progress: Callable[[float, float], object] | None = None
+        self,
+        samples: ArrayLike,
+        *,
+        on_progress: Callable[[float, float], object] | None = None,
+        vad_filter: bool | None = None,
+        vad_parameters: VadParameters | None = None,
     ) -> Transcription:
         """What is said in sound of any length.
 
         samples: float32 [samples], one channel at ``sample_rate`` per second, full scale ±1, contiguous: a NumPy array, or
         what has DLPack or a buffer. Read where it lies; do not change it meanwhile.
         ``on_progress(done, total)`` counts seconds of sound.
+        vad_filter: whether speech alone is heard; None: where the transcriber was loaded with ``vad``.
+        vad_parameters: in place of the transcriber's.
         Raises: TypeError (another dtype), ValueError (another shape, lying in pieces), InvalidArgumentError (no samples, or
-        one that is no finite number), DeviceLostError, VulkanError, MemoryError.
+        one that is no finite number; speech alone without ``vad``), NotANumberError, DeviceLostError, VulkanError, MemoryError.
         """
-        given = _inputs.samples(samples)
-        return _result(self._run(lambda stop: self._core.transcribe(given, on_progress, stop)))
+        given, vad = _inputs.samples(samples), self._choice(vad_filter, vad_parameters)
+        return _result(self._run(lambda stop: self._core.transcribe(given, on_progress, stop, vad)))
 
     async def transcribe_async(
-        self, samples: ArrayLike, *, on_progress: Callable[[float, float], object] | None = None
+        self,
+        samples: ArrayLike,
+        *,
+        on_progress: Callable[[float, float], object] | None = None,
+        vad_filter: bool | None = None,
+        vad_parameters: VadParameters | None = None,
     ) -> Transcription:
         """``transcribe`` in another thread."""
-        given = _inputs.samples(samples)
-        return _result(await self._run_async(lambda stop: self._core.transcribe(given, on_progress, stop)))
+        given, vad = _inputs.samples(samples), self._choice(vad_filter, vad_parameters)
+        return _result(await self._run_async(lambda stop: self._core.transcribe(given, on_progress, stop, vad)))
+
+    def _choice(self, vad_filter: bool | None, parameters: VadParameters | None) -> _core.VadOptions | None:
+        """What counts as speech; None: all sound is heard."""
+        filters = self._filters if vad_filter is None else bool(vad_filter)
+        if parameters is not None and not filters:
+            raise ValueError("vad_parameters say what counts as speech, and all sound is heard: load with vad=FILE")
+        if not filters:
+            return None
+        return self._vad if parameters is None else vad_options(**parameters)
 
     @property
     def sample_rate(self) -> int:
