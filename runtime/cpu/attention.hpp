@@ -140,11 +140,13 @@ private:
 
     void score(std::span<T> weights) const {
         using Keys = Matrix<const T>;
-        o_.for_each_run(b_, h_, common_, [&](std::size_t first, std::size_t last, Keys keys, Keys) {
-            add_small_product_transposed(count_, last - first, dims_.head_dim, o_.scale,
-                                         {&o_.query[row(0) * dims_.head_dim], dims_.heads * dims_.head_dim}, keys,
-                                         {&weights[first - reach_.first], width_});
-        });
+        if (common_.first < common_.last) {
+            const SmallProduct<T> queries(count_, dims_.head_dim, o_.scale,
+                                          {&o_.query[row(0) * dims_.head_dim], dims_.heads * dims_.head_dim});
+            o_.for_each_run(b_, h_, common_, [&](std::size_t first, std::size_t last, Keys keys, Keys) {
+                queries.add(last - first, keys, {&weights[first - reach_.first], width_});
+            });
+        }
         for (std::size_t i = 0; i < count_; ++i)
             for (const KeyRange& own : own_keys(i))
                 o_.for_each_run(b_, h_, own, [&](std::size_t first, std::size_t last, Keys keys, Keys) {

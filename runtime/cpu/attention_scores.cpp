@@ -28,11 +28,11 @@ void execute(const graph::AttentionScores& op, const Operands<T>& operands) {
             const std::size_t rows = std::min(block, query_len - i);
             const std::span<T> part = scores.subspan(((b * heads + h) * query_len + i) * key_len, rows * key_len);
             std::ranges::fill(part, T{0});
-            add_small_product_transposed(
-                rows, key_len, head_dim, static_cast<T>(op.scale),
-                {&query[((b * query_len + i) * heads + h) * head_dim], heads * head_dim},
-                {&key[(b * key_len * kv_heads + h / (heads / kv_heads)) * head_dim], kv_heads * head_dim},
-                {part.data(), key_len});
+            const SmallProduct<T> queries(rows, head_dim, static_cast<T>(op.scale),
+                                          {&query[((b * query_len + i) * heads + h) * head_dim], heads * head_dim});
+            queries.add(key_len,
+                        {&key[(b * key_len * kv_heads + h / (heads / kv_heads)) * head_dim], kv_heads * head_dim},
+                        {part.data(), key_len});
             if (op.soft_cap == 0) continue;
             for (T& capped : part) capped = soft_capped(capped, static_cast<T>(op.soft_cap));
         }

@@ -52,9 +52,37 @@ inline void add_product(std::size_t m, std::size_t n, std::size_t k, Matrix<cons
                 blas_int(a.stride), b.data, blas_int(b.stride), 1, c.data, blas_int(c.stride));
 }
 
-/// The same on the calling thread, in float; for matrices that lie in a cache.
-inline void add_small_product_transposed(std::size_t m, std::size_t n, std::size_t k, float alpha,
-                                         Matrix<const float> a, Matrix<const float> b, Matrix<float> c) {
+/// x[m, k] of several products on the calling thread, in float; for matrices that lie in a cache.
+template <class T>
+class SmallProduct {
+public:
+    SmallProduct(std::size_t m, std::size_t k, T alpha, Matrix<const T> x) : m_(m), k_(k), alpha_(alpha), x_(x) {}
+    /// c[m, n] += alpha · x[m, k] · w[n, k]ᵀ
+    void add(std::size_t n, Matrix<const T> w, Matrix<T> c) const {
+        add_product_transposed(m_, n, k_, alpha_, x_, w, c);
+    }
+
+private:
+    std::size_t m_, k_;
+    T alpha_;
+    Matrix<const T> x_;
+};
+template <>
+class SmallProduct<float> {
+public:
+    SmallProduct(std::size_t m, std::size_t k, float alpha, Matrix<const float> x)
+        : product_(m, k, x.data, x.stride, alpha) {}
+    void add(std::size_t n, Matrix<const float> w, Matrix<float> c) const {
+        product_.add(n, w.data, w.stride, c.data, c.stride);
+    }
+
+private:
+    SmallFloatProduct product_;
+};
+
+/// c[m, n] += a[m, k] · b[k, n], likewise.
+inline void add_small_product(std::size_t m, std::size_t n, std::size_t k, Matrix<const float> a, Matrix<const float> b,
+                              Matrix<float> c) {
     add_small_float_product({.rows = m,
                              .columns = n,
                              .depth = k,
@@ -63,24 +91,7 @@ inline void add_small_product_transposed(std::size_t m, std::size_t n, std::size
                              .w = b.data,
                              .w_stride = b.stride,
                              .y = c.data,
-                             .y_stride = c.stride,
-                             .scale = alpha});
-}
-inline void add_small_product_transposed(std::size_t m, std::size_t n, std::size_t k, double alpha,
-                                         Matrix<const double> a, Matrix<const double> b, Matrix<double> c) {
-    add_product_transposed(m, n, k, alpha, a, b, c);
-}
-inline void add_small_product(std::size_t m, std::size_t n, std::size_t k, Matrix<const float> a, Matrix<const float> b,
-                              Matrix<float> c) {
-    float_panel_kernels().add_product({.rows = m,
-                                       .columns = n,
-                                       .depth = k,
-                                       .x = a.data,
-                                       .x_stride = a.stride,
-                                       .w = b.data,
-                                       .w_stride = b.stride,
-                                       .y = c.data,
-                                       .y_stride = c.stride});
+                             .y_stride = c.stride});
 }
 inline void add_small_product(std::size_t m, std::size_t n, std::size_t k, Matrix<const double> a,
                               Matrix<const double> b, Matrix<double> c) {
@@ -90,7 +101,16 @@ inline void add_small_product(std::size_t m, std::size_t n, std::size_t k, Matri
 /// y[m] += alpha · a[m, k] · x[k]
 inline void add_matrix_vector(std::size_t m, std::size_t k, float alpha, Matrix<const float> a, const float* x,
                               float* y) {
-    add_small_product_transposed(1, m, k, alpha, {x, k}, a, {y, m});
+    float_kernels().add_products({.rows = 1,
+                                  .columns = m,
+                                  .depth = k,
+                                  .x = x,
+                                  .x_stride = k,
+                                  .w = a.data,
+                                  .w_stride = a.stride,
+                                  .y = y,
+                                  .y_stride = m,
+                                  .scale = alpha});
 }
 inline void add_matrix_vector(std::size_t m, std::size_t k, double alpha, Matrix<const double> a, const double* x,
                               double* y) {

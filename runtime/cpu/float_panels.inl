@@ -23,13 +23,13 @@ using Interleaved = Ints;
 #endif
 constexpr std::size_t kInterleaved = sizeof(Interleaved) / sizeof(float);
 
-/// Asks for what is read next: rows lie too far apart for processors to see what comes.
-inline void prefetch(const float* rows, std::size_t stride, std::size_t offset) {
+/// Asks for rows that are read next, which may lie behind the matrix: they lie too far apart for processors to see what comes.
+inline void prefetch(const float* rows, std::size_t first, std::size_t stride, std::size_t offset) {
     constexpr std::size_t kLineFloats = 16;
     if (offset % kLineFloats != 0) return;
-    const auto first = reinterpret_cast<std::uintptr_t>(rows);  // it may lie behind the matrix
-    for (std::size_t r = 0; r < kInterleaved; ++r)
-        __builtin_prefetch(reinterpret_cast<const void*>(first + (r * stride + offset) * sizeof(float)));
+    for (std::size_t r = first; r < first + kInterleaved; ++r)
+        __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(rows) +
+                                                         (r * stride + offset) * sizeof(float)));
 }
 
 inline void interleave(const float* rows, std::size_t stride, std::size_t count, std::size_t width, std::size_t depth,
@@ -39,25 +39,27 @@ inline void interleave(const float* rows, std::size_t stride, std::size_t count,
         for (std::size_t k = 0; k < kInterleaved; ++k)
             __builtin_memcpy(out + (i + k) * width + first, &some[k], sizeof some[k]);
     };
-    for (std::size_t first = 0; first < width; first += kInterleaved) {
-        const float* const group = rows + first * stride;
+    constexpr std::size_t kWhole = kPanelLanes > kFloatTileRows ? kPanelLanes : kFloatTileRows;
+    const std::size_t wanted = (count + kWhole - 1) / kWhole * kWhole, end = wanted < width ? wanted : width;
+    for (std::size_t first = 0; first < end; first += kInterleaved) {
         std::size_t i = 0;
         if (first + kInterleaved <= count)
             for (; i + kInterleaved <= depth; i += kInterleaved) {
-                prefetch(group + kInterleaved * stride, stride, i);
+                prefetch(rows, first + kInterleaved, stride, i);
                 Interleaved some[kInterleaved];
-                for (std::size_t r = 0; r < kInterleaved; ++r) some[r] = load<Interleaved>(group + r * stride + i);
+                for (std::size_t r = 0; r < kInterleaved; ++r)
+                    some[r] = load<Interleaved>(rows + (first + r) * stride + i);
                 write(some, i, first);
             }
         for (; i + kInterleaved <= depth; i += kInterleaved) {
             Interleaved some[kInterleaved];
             for (std::size_t r = 0; r < kInterleaved; ++r)
-                some[r] = first + r < count ? load<Interleaved>(group + r * stride + i) : Interleaved{};
+                some[r] = first + r < count ? load<Interleaved>(rows + (first + r) * stride + i) : Interleaved{};
             write(some, i, first);
         }
         for (; i < depth; ++i)
             for (std::size_t r = 0; r < kInterleaved; ++r)
-                out[i * width + first + r] = first + r < count ? group[r * stride + i] : 0;
+                out[i * width + first + r] = first + r < count ? rows[(first + r) * stride + i] : 0;
     }
 }
 
@@ -154,7 +156,7 @@ inline void add_product_rows(const ProductOperands& o, std::size_t row) {
 inline void add_float_product_in_place(const ProductOperands& o) {
     std::size_t row = 0;
     for (; row + kRowsAtOnce <= o.rows; row += kRowsAtOnce) add_product_rows<kRowsAtOnce>(o, row);
-    for (; row < o.rows; ++row) add_product_rows<1>(o, row);
+    for (; row + kLeastRows <= o.rows; row += kLeastRows) add_product_rows<kLeastRows>(o, row);
 }
 
 constexpr FloatPanelKernels kFloatPanels = {kFloatPanelColumns, interleave, add_float_tile, add_float_product_in_place};

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "cpu/aligned_bytes.hpp"
 #include "cpu/parallel.hpp"
 
 namespace vkformer::cpu {
@@ -93,33 +92,59 @@ void add_float_product(const float* x, const float* w, std::size_t rows, std::si
                       kernels);
 }
 
-void add_small_float_product(const ProductOperands& o, const FloatPanelKernels& kernels) {
-    const std::size_t width = kernels.panel_columns, tile_size = kFloatTileRows * o.depth;
-    if (o.rows < kFloatTileRows || o.columns < kFloatTileRows) {
-        float_kernels().add_products(o);
+SmallFloatProduct::SmallFloatProduct(std::size_t rows, std::size_t depth, const float* x, std::size_t x_stride,
+                                     float scale, const FloatPanelKernels& kernels)
+    : kernels_(kernels), rows_(rows), depth_(depth), x_(x), x_stride_(x_stride), scale_(scale) {
+    if (!has_tiles()) return;
+    const std::size_t tile_size = kFloatTileRows * depth;
+    const std::size_t size = (rows + kFloatTileRows - 1) / kFloatTileRows * tile_size;
+    tiles_ = aligned_bytes(size * sizeof(float));
+    panel_ = aligned_bytes(std::max(kernels.panel_columns, kFloatTileRows) * depth * sizeof(float));
+    auto *const tiles = reinterpret_cast<float*>(tiles_.get()), *const tile = reinterpret_cast<float*>(panel_.get());
+    std::fill_n(tiles, size, 0.0f);
+    for (std::size_t row = 0; row < rows; row += kFloatTileRows) {
+        kernels.interleave(x + row * x_stride, x_stride, std::min(kFloatTileRows, rows - row), kFloatTileRows, depth,
+                           tile);
+        float_kernels().add_scaled_rows(&scale, 1, tile, 0, tile_size, tiles + row * depth);
+    }
+}
+
+void SmallFloatProduct::add(std::size_t columns, const float* w, std::size_t w_stride, float* y,
+                            std::size_t y_stride) const {
+    constexpr std::size_t kLeastColumns = 16;  // that are worth a panel
+    if (!has_tiles() || columns < kLeastColumns) {
+        float_kernels().add_products({.rows = rows_,
+                                      .columns = columns,
+                                      .depth = depth_,
+                                      .x = x_,
+                                      .x_stride = x_stride_,
+                                      .w = w,
+                                      .w_stride = w_stride,
+                                      .y = y,
+                                      .y_stride = y_stride,
+                                      .scale = scale_});
         return;
     }
-    const std::size_t tile_count = (o.rows + kFloatTileRows - 1) / kFloatTileRows;
-    const AlignedBytes tiles = aligned_bytes(tile_count * tile_size * sizeof(float));
-    const AlignedBytes panels = aligned_bytes(std::max(width, kFloatTileRows) * o.depth * sizeof(float));
-    auto* const all = reinterpret_cast<float*>(tiles.get());
-    auto* const panel = reinterpret_cast<float*>(panels.get());
-    std::fill_n(all, tile_count * tile_size, 0.0f);
-    for (std::size_t t = 0; t < tile_count; ++t) {
-        const std::size_t row = t * kFloatTileRows;
-        kernels.interleave(o.x + row * o.x_stride, o.x_stride, std::min(kFloatTileRows, o.rows - row), kFloatTileRows,
-                           o.depth, panel);
-        float_kernels().add_scaled_rows(&o.scale, 1, panel, 0, tile_size, all + t * tile_size);
+    const auto* const tiles = reinterpret_cast<const float*>(tiles_.get());
+    auto* const panel = reinterpret_cast<float*>(panel_.get());
+    const std::size_t width = kernels_.panel_columns;
+    for (std::size_t column = 0; column < columns; column += width) {
+        const std::size_t some = std::min(width, columns - column);
+        kernels_.interleave(w + column * w_stride, w_stride, some, width, depth_, panel);
+        for (std::size_t row = 0; row < rows_; row += kFloatTileRows)
+            kernels_.add_tile(tiles + row * depth_, std::min(kFloatTileRows, rows_ - row), panel, some, depth_,
+                              y + row * y_stride + column, y_stride);
     }
-    for (std::size_t column = 0; column < o.columns; column += width) {
-        const std::size_t some = std::min(width, o.columns - column);
-        kernels.interleave(o.w + column * o.w_stride, o.w_stride, some, width, o.depth, panel);
-        for (std::size_t t = 0; t < tile_count; ++t) {
-            const std::size_t row = t * kFloatTileRows;
-            kernels.add_tile(all + t * tile_size, std::min(kFloatTileRows, o.rows - row), panel, some, o.depth,
-                             o.y + row * o.y_stride + column, o.y_stride);
-        }
-    }
+}
+
+void add_small_float_product(const ProductOperands& o, const FloatPanelKernels& kernels) {
+    const std::size_t whole = o.rows / kLeastRows * kLeastRows;
+    ProductOperands some = o;
+    some.rows = whole;
+    kernels.add_product(some);
+    for (std::size_t row = whole; row < o.rows; ++row)
+        float_kernels().add_scaled_rows(o.x + row * o.x_stride, o.depth, o.w, o.w_stride, o.columns,
+                                        o.y + row * o.y_stride);
 }
 
 }  // namespace vkformer::cpu

@@ -5,27 +5,30 @@
 
 #include <cstddef>
 
+#include "cpu/aligned_bytes.hpp"
 #include "cpu/float_kernels.hpp"
 
 namespace vkformer::cpu {
 
 /// Rows of x that make a tile.
 inline constexpr std::size_t kFloatTileRows = 8;
+/// Rows of x that a product with w in place has at least at once.
+inline constexpr std::size_t kLeastRows = 4;
 /// Rows of x that are worth a panel of their own, where there are fewer panels than threads.
 inline constexpr std::size_t kLeastPanelUses = 64;
 
 /// Tiles of x times panels of w: their sums stay in registers.
 struct FloatPanelKernels {
     std::size_t panel_columns;  // rows of w that make a panel
-    /// `count` rows, `stride` apart, `depth` elements of each, side by side: out[i · width + r] = rows[r · stride + i], zeros for r from
-    /// `count` to `width`, which is panel_columns or kFloatTileRows.
+    /// `count` rows, `stride` apart, `depth` elements of each, side by side: out[i · width + r] = rows[r · stride + i], with width
+    /// panel_columns or kFloatTileRows. For r from `count` on zeros, up to the end of a vector or tile.
     void (*interleave)(const float* rows, std::size_t stride, std::size_t count, std::size_t width, std::size_t depth,
                        float* out);
     /// y[r · stride + c] += Σ_i tile[i][r] · panel[i][c] for r below `rows` and c below `columns`. tile: [depth, kFloatTileRows], panel:
     /// [depth, panel_columns].
     void (*add_tile)(const float* tile, std::size_t rows, const float* panel, std::size_t columns, std::size_t depth,
                      float* y, std::size_t stride);
-    /// y[r, c] += Σ_i x[r, i] · w[i, c], with w: [depth, columns] in a cache, and no scale.
+    /// y[r, c] += Σ_i x[r, i] · w[i, c] for whole kLeastRows of rows, with w: [depth, columns] in a cache, and no scale.
     void (*add_product)(const ProductOperands& operands);
 };
 
@@ -61,7 +64,28 @@ void add_float_product(const float* x, const FloatRowsSource& w, const FloatProd
 void add_float_product(const float* x, const float* w, std::size_t rows, std::size_t in, std::size_t out, float* y,
                        const FloatPanelKernels& kernels = float_panel_kernels());
 
-/// y[r, c] += scale · Σ_i x[r, i] · w[c, i] on the calling thread, w in a cache. Throws std::bad_alloc.
+/// x of products on the calling thread: some rows, all of them times a scale, which with many rows is multiplied before it is added up.
+class SmallFloatProduct {
+public:
+    /// x: [rows, depth] is borrowed. Throws std::bad_alloc.
+    SmallFloatProduct(std::size_t rows, std::size_t depth, const float* x, std::size_t x_stride, float scale,
+                      const FloatPanelKernels& kernels = float_panel_kernels());
+
+    /// y[r, c] += scale · Σ_i x[r, i] · w[c, i]    w: [columns, depth], in a cache.
+    void add(std::size_t columns, const float* w, std::size_t w_stride, float* y, std::size_t y_stride) const;
+
+private:
+    bool has_tiles() const noexcept { return rows_ >= kFloatTileRows; }
+
+    const FloatPanelKernels& kernels_;
+    std::size_t rows_, depth_;
+    const float* x_;
+    std::size_t x_stride_;
+    float scale_;
+    AlignedBytes tiles_, panel_;
+};
+
+/// y[r, c] += Σ_i x[r, i] · w[i, c] on the calling thread, w: [depth, columns] in a cache, without scale.
 void add_small_float_product(const ProductOperands& operands, const FloatPanelKernels& kernels = float_panel_kernels());
 
 }  // namespace vkformer::cpu
