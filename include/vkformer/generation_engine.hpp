@@ -64,7 +64,7 @@ struct EngineStats {
     std::uint32_t pages = 0, used_pages = 0,
                   kept_pages = 0;  ///< of 64 tokens: in all, of running sequences, kept for later ones
     std::uint32_t window_pages = 0, used_window_pages = 0,
-                  kept_window_pages = 0;  ///< likewise, of layers with a window in a model that has others beside them
+                  kept_window_pages = 0;  ///< likewise, of layers with a window where these have pages of their own
 };
 
 /// A language model on a device, with a thread that runs it. All functions may be called from any thread, callbacks included.

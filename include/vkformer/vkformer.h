@@ -1300,7 +1300,7 @@ typedef struct vkf_engine_stats {
     uint32_t pages;           /**< of 64 tokens, in all */
     uint32_t used_pages;      /**< of running sequences */
     uint32_t kept_pages;      /**< kept for later ones */
-    /** Likewise, of layers with a window in a model that has others beside them; else 0. */
+    /** Likewise, of layers with a window where these have pages of their own; else 0. */
     uint32_t window_pages;
     uint32_t used_window_pages;
     uint32_t kept_window_pages;

@@ -148,6 +148,7 @@ def write_requests():
           "Content-Type: audio/wav\r\n\r\n\0\r\n--x--\r\nafter")
     calls = {"tagged": '1\x04Yes. <tool_call>\n{"name": "a", "arguments": {"b": [1, "}"]}}\n</tool_call> <tool_call>{"name": "no"}',
              "listed": '2\x02[TOOL_CALLS][{"name": "a", "arguments": {}}, {"arguments": {"x": {}}, "name": "get_weather"}]',
+             "numbered": '2\x05[TOOL_CALLS]a[CALL_ID]a1B2c3D4e[ARGS]{"b": 1} [TOOL_CALLS]get_weather[CALL_ID]x[ARGS]',
              "named": '2\x07[TOOL_CALLS]a[ARGS]{"b": "\\"{"}[TOOL_CALLS]get_weather[ARGS]{}',
              "bare": '3\x01<|python_tag|>{"name": "a", "parameters": {"b": null}}; {"name": "a", "parameters": {}}'}
     for name, text in calls.items():

@@ -198,6 +198,8 @@ TEST_CASE("serve: calls that are broken are content", "[serve][tools]") {
     check(kListed, "[TOOL_CALLS]add[CALL_ID]a", "[TOOL_CALLS]add[CALL_ID]a", 0);
     check(kListed, "[TOOL_CALLS]add[CALL_ID]a[ARGS", "[TOOL_CALLS]add[CALL_ID]a[ARGS", 0);
     check(kListed, "[TOOL_CALLS]add[ARGS]x{}", "[TOOL_CALLS]add[ARGS]x{}", 0);
+    const std::string blanks = "[TOOL_CALLS]add[ARGS]" + std::string(300, '\n') + "{}";
+    check(kListed, blanks, blanks, 0);
     const std::string long_id = "[TOOL_CALLS]add[CALL_ID]" + std::string(1000, 'a') + "[ARGS]{}";
     check(kListed, long_id, long_id, 0);
     check(kListed, "[TOOL_CALLS][[]]", "[TOOL_CALLS][[]]", 0);

@@ -40,7 +40,7 @@ std::vector<Metrics::Family> families() {
         {"vkformer_accepted_tokens_total", "Guessed tokens that were right", counter},
         {"vkformer_preempted_total", "Times that a sequence gave its pages of the cache to others", counter},
         {"vkformer_cache_pages", "Pages of 64 tokens in a language model's cache", gauge},
-        {"vkformer_cache_window_pages", "Those of layers with a window in a model that has others beside them", gauge},
+        {"vkformer_cache_window_pages", "Those of layers with a window where these have pages of their own", gauge},
         {"vkformer_prompt_tokens_total", "Tokens of prompts, those from the cache too", counter},
         {"vkformer_cached_tokens_total", "Tokens of prompts that were in the cache", counter},
         {"vkformer_generated_tokens_total", "Tokens that were written", counter},

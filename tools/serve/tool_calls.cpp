@@ -14,7 +14,7 @@ using json = nlohmann::ordered_json;
 constexpr std::string_view kTag = "<tool_call>", kEndTag = "</tool_call>", kList = "[TOOL_CALLS]",
                            kPython = "<|python_tag|>", kId = "[CALL_ID]", kArguments = "[ARGS]";
 constexpr std::size_t kMostDepth = 64, kMostNameBytes = 256;  // and of an id
-constexpr std::size_t kMostBlanks = 256;  // that are held back because a call may follow
+constexpr std::size_t kMostBlanks = 256;  // that are held back because a call or its arguments may follow
 
 bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
@@ -177,7 +177,9 @@ bool CallReader::read_name(bool is_end) {
         if (!is_settled(kArguments)) return false;
     }
     if (has(kArguments)) end += kArguments.size();
+    const std::size_t blanks = end;
     end = blank_end(end);
+    if (end - blanks > kMostBlanks) return true;
     if (end == held_.size() && !is_end) return false;
     object_.name = held_.substr(name_begin, name_end - name_begin);
     object_.is_arguments = true;
