@@ -27,6 +27,7 @@ import page  # noqa: E402
 import plot  # noqa: E402
 import random_model  # noqa: E402
 import serving  # noqa: E402
+import translating  # noqa: E402
 import translation  # noqa: E402
 
 
@@ -36,9 +37,12 @@ class Streaming(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        body["prompt"] = body.get("prompt") or body.get("q", "")
         Streaming.asked.append((self.server.server_port, body["prompt"]))
-        self.send_response(200)
+        self.send_response(404 if self.path == "/nowhere" else 200)
         self.end_headers()
+        if body["prompt"] == "late":
+            time.sleep(0.3)
         for text in "abc":
             time.sleep(0.02)
             self.wfile.write(b"data: " + json.dumps({"choices": [{"text": text}]}).encode() + b"\n\n")
@@ -91,6 +95,17 @@ class Embeddings(unittest.TestCase):
         self.assertIn("4 texts of 16 tokens", shown[0])
 
 
+    def test_section_of_translators(self):
+        row = {"clients": 4, "requests_per_second": 3.0, "answer_ms": 900.0, "answer_ms_most": 1200.0, "peer_requests_per_second": 1.5,
+               "peer_answer_ms": 2000.0, "peer_answer_ms_most": 2500.0, "ratio": 2.0, "others": 0.5}
+        shown = []
+        title, text, listed = page.translating_section({"processor": "X, 2 threads, AVX2", "turns": 3, "rows": [row]}, lambda svg, part="": shown.append(svg))
+        self.assertEqual(title, "Translation against LibreTranslate")
+        self.assertIn("2 threads", text)
+        self.assertIn("| 4 * | 3.00 : 1.50 | 2.00 | 900 : 2000 | 1200 : 2500 |", listed)
+        self.assertIn("4 clients", shown[0])
+
+
 class Clients(unittest.TestCase):
     def setUp(self):
         Streaming.asked.clear()
@@ -108,10 +123,44 @@ class Clients(unittest.TestCase):
         seen = load.measure(self.ports[0], 2, 3, lambda number: {"prompt": load.prompt(number, 5 + number)})
         self.assertEqual((seen["requests"], seen["prompt_tokens"], seen["least_prompt"], seen["most_prompt"]), (6, 45, 5, 10))
         self.assertAlmostEqual(seen["tokens_per_second"], 3 * seen["requests_per_second"])
-        self.assertTrue(15 < seen["first_ms"] <= seen["first_ms_p95"] and 15 < seen["between_ms"] <= seen["between_ms_p95"], seen)
+        self.assertTrue(15 < seen["first_ms"] <= seen["first_ms_most"] and 15 < seen["between_ms"] <= seen["between_ms_p99"], seen)
+
+    def test_what_all_write_at_the_same_time_is_counted(self):
+        def client(times, tokens):
+            one = load.Seen()
+            one.times, one.usage = times, {"completion_tokens": tokens}
+            return one
+
+        # 10 a second each, a token and a half for each text; what lies before and behind does not count
+        seen = [client([0.0, 5.0, *(10 + i / 10 for i in range(21)), 13.0], 36), client([10.0 + i / 10 for i in range(21)], 31.5)]
+        self.assertAlmostEqual(load.rate_together(seen), 2 * 10 * 1.5)
+        for others in ([], [0.0, 1.0], [11.95]):
+            with self.assertRaises(RuntimeError):
+                load.rate_together([*seen, client(others, 2)])
+        self.assertTrue(load.together(self.ports[0], 2, lambda number: {"prompt": "some words"}) > 0)
+
+    def test_whole_answers_are_timed(self):
+        seen = load.measure_answers(self.ports[0], "/translate", 3, 2, lambda number: {"prompt": str(number)})
+        self.assertEqual(seen["requests"], 6)
+        self.assertTrue(60 < seen["answer_ms"] <= seen["answer_ms_most"] < 2000, seen)
+        self.assertTrue(10 < seen["requests_per_second"] < 50, seen)
+        with self.assertRaises(RuntimeError):
+            load.measure_answers(self.ports[0], "/nowhere", 1, 1, lambda number: {"prompt": ""})
+
+    def test_translators_have_their_turns_with_the_same_texts(self):
+        options = argparse.Namespace(requests=2, turns=2, attempts=1)
+        rows, ratio = translating.in_turns(options, [(None, port) for port in self.ports], 2)
+        self.assertEqual([row["requests"] for row in rows], [4, 4])
+        self.assertTrue(0.3 < ratio < 3, ratio)
+        mine, others = ([prompt for port, prompt in Streaming.asked if port == one] for one in self.ports)
+        self.assertEqual((sorted(mine), len(set(mine))), (sorted(others), 2 + 2 * 4))
+
+    def test_clients_that_do_not_write_at_the_same_time_are_refused(self):
+        with self.assertRaisesRegex(RuntimeError, "at the same time"):
+            load.together(self.ports[0], 2, lambda number: {"prompt": "late" if number else "early"})
 
     def test_servers_have_their_turns_with_the_same_prompts_and_none_twice(self):
-        options = argparse.Namespace(requests=2, turns=3, attempts=1)
+        options = argparse.Namespace(requests=2, turns=3, attempts=1, words=(2, 9))
         rows, ratio = serving.in_turns(options, [(port, None) for port in self.ports], 2)
         self.assertEqual([row["requests"] for row in rows], [4, 4])
         self.assertTrue(0.3 < ratio < 3, ratio)

@@ -6,7 +6,7 @@
     tools/report/report.py page --check         whether they are what this makes of the JSON; changes nothing
 
     for t in f32 f16 q8_0 q4_0; do tools/report/random_model.py random-$t.gguf --weights $t; done    once: a model's files
-    tools/report/random_translation.py opus --peer opus-ct2                                          once: those of an encoder–decoder
+    tools/report/random_translation.py opus --ctranslate2 opus-ct2 --argos packages                   once: those of an encoder–decoder
     tools/report/random_encoder.py minilm                                                            once: those of a sentence encoder
 
     tools/report/report.py ops --place NAME     single ops against the limits of the device
@@ -15,6 +15,7 @@
     tools/report/report.py guest --place NAME    what a model costs the application that it is recorded into
     tools/report/report.py serving --place NAME --folder sid                             many clients of a server, in turns with llama.cpp's
     tools/report/report.py translation --place NAME --model opus --peer-model opus-ct2   translation, in turns with CTranslate2
+    tools/report/report.py translating --place NAME --model opus --argos packages --peer-python PYTHON  many clients, in turns with LibreTranslate
     tools/report/report.py embedding --place NAME --model minilm                         vectors of texts, in turns with sentence-transformers
     tools/report/report.py builds --place NAME --before ../older/build/release/vkformer  two builds, in turns
 
@@ -33,6 +34,7 @@ import embedding
 import measure
 import page
 import serving
+import translating
 import translation
 from journal import OutOfTime
 from machine import SOURCE
@@ -79,11 +81,14 @@ def parse():
     add_models(clients)
     clients.add_argument("--clients", nargs="+", type=int, default=[1, 4, 8, 16], help="how many at a time; 1, 4, 8, 16 if absent")
     clients.add_argument("--requests", type=int, default=4, help="of each client in a turn, one after the other; 4 if absent")
+    clients.add_argument("--words", nargs=2, type=int, default=serving.WORDS, metavar=("LEAST", "MOST"),
+                         help="of a prompt, each some four tokens; {} to {} if absent".format(*serving.WORDS))
     clients.add_argument("--turns", type=int, default=3, help="of each server, of which the medians count; 3 if absent")
     texts = add_measuring(commands, "translation", translation.translation, "an encoder–decoder beside CTranslate2, whose package is installed")
     texts.add_argument("--model", type=pathlib.Path, required=True, help="the folder of random_translation.py")
     texts.add_argument("--peer-model", type=pathlib.Path, required=True, help="the same, converted by CTranslate2")
     texts.add_argument("--turns", type=int, default=3, help="of each, of which the medians count; 3 if absent")
+    translating.add_options(add_measuring(commands, "translating", translating.translating, "a server that translates, beside LibreTranslate"))
     embedding.add_options(add_measuring(commands, "embedding", embedding.embedding, "a sentence encoder beside sentence-transformers"))
     turns = add_measuring(commands, "builds", builds.builds, "an older build of vkformer and this one, in turns")
     add_models(turns)

@@ -2,6 +2,8 @@
 """A server under many clients, beside llama.cpp's: the same file, the same requests, in turns on the same machine."""
 import contextlib
 import http.client
+import itertools
+import json
 import random
 import socket
 import statistics
@@ -15,6 +17,7 @@ from measure import Peer, card, head, rounded
 
 WORDS = (16, 128)  # of a prompt, at least and at most: some 64 to 512 tokens
 TOKENS = 64  # generated
+ALONE = 64, 128  # tokens of a prompt, and steps, of a batch without a server
 CONTEXT = 1024
 STARTS = 120  # seconds that a server may take
 
@@ -57,7 +60,7 @@ def requests(options, seed, port, clients):
     """What clients see whose prompts no others have, for another seed or number of them."""
     def body(number):
         one = 1000 * (10_000 * clients + seed) + number
-        return {"model": "m", "prompt": load.prompt(one, random.Random(one).randint(*WORDS)), "max_tokens": TOKENS, "temperature": 0, "ignore_eos": True}
+        return {"model": "m", "prompt": load.prompt(one, random.Random(one).randint(*options.words)), "max_tokens": TOKENS, "temperature": 0, "ignore_eos": True}
 
     return load.measure(port, clients, options.requests, body)
 
@@ -65,15 +68,9 @@ def requests(options, seed, port, clients):
 def measured(options, server, clients, turn):
     """A turn of one server: of several, as long as others disturb them, the quietest."""
     port, process = server
-    best = None
-    for attempt in range(options.attempts):
-        with Quiet(process) as quiet:
-            row = requests(options, 100 * turn + attempt + 1, port, clients)
-        if best is None or quiet.others < best["others"]:
-            best = {**row, "others": quiet.others}
-        if quiet.others <= NOISY:
-            break
-    return best
+    seeds = itertools.count(100 * turn + 1)
+    row, others = quietest(options.attempts, process, lambda: requests(options, next(seeds), port, clients))
+    return {**row, "others": others}
 
 
 def in_turns(options, servers, clients):
@@ -85,6 +82,41 @@ def in_turns(options, servers, clients):
     return rows, statistics.median(ours["tokens_per_second"] / theirs["tokens_per_second"] for ours, theirs in turns)
 
 
+def quietest(attempts, process, measure):
+    """What measure() gives and what others took meanwhile: of several, as long as others disturb them, the quietest."""
+    best = None
+    for _ in range(attempts):
+        with Quiet(process) as quiet:
+            found = measure()
+        if best is None or quiet.others < best[1]:
+            best = found, quiet.others
+        if quiet.others <= NOISY:
+            break
+    return best
+
+
+def while_all_write(options, server, file, place, clients):
+    """Tokens per second of the server's steps when all clients write, and of a batch of as many without a server, in turns."""
+    port, process = server
+    length, steps = ALONE
+    command = [options.vkformer, "bench", "model", "-q", "-m", file, "-d", options.device, "--batch", clients, "--length", length, "--steps", steps,
+               "--runs", 1, "--json"]
+
+    seeds = itertools.count(1_000_000_000 * clients)  # prompts that no others have
+
+    def body(_):
+        return {"model": "m", "prompt": load.prompt(next(seeds), WORDS[0]), "max_tokens": steps, "temperature": 0, "ignore_eos": True}
+
+    pairs = []
+    for _ in range(options.turns):
+        mine, disturbed = quietest(options.attempts, process, lambda: load.together(port, clients, body))
+        printed, others = place.run_quietly(*command, cache=options.cache, attempts=options.attempts, **place.threads(options.device))
+        pairs.append((mine, json.loads(printed)["decode_tokens_per_second"]["median"], max(disturbed, others)))
+    together, alone, others = (statistics.median(values) for values in zip(*pairs))
+    return {"together_tokens_per_second": rounded(together), "alone_tokens_per_second": rounded(alone),
+            "of_alone": rounded(statistics.median(mine / theirs for mine, theirs, _ in pairs)), "others": others}
+
+
 def serving(options):
     place = Place(options.folder)
     peer = Peer(place)
@@ -94,8 +126,9 @@ def serving(options):
     tokens = most * CONTEXT
     commands = [f"vkformer serve --model m=FILE --device {options.device} --sequences {most} --context {CONTEXT} --cache-tokens {tokens}",
                 f"llama-server -m FILE -t 2 -np {most} -c {tokens} --no-webui {' '.join(where)}",
-                f"clients of POST /v1/completions, streamed: {options.requests} requests each, {WORDS[0]} to {WORDS[1]} words to {TOKENS} tokens, "
-                f"greedy; {options.turns} turns"]
+                f"clients of POST /v1/completions, streamed: {options.requests} requests each, {options.words[0]} to {options.words[1]} words to {TOKENS} tokens, "
+                f"greedy; {options.turns} turns",
+                f"vkformer bench model -m FILE --device {options.device} --batch CLIENTS --length {ALONE[0]} --steps {ALONE[1]} --runs 1"]
     journal = Journal(options.out, head("serving", options, card(place, options), commands, peer=peer.version, turns=options.turns), options.stop_after)
     program = place.libraries().parents[1] / "bin/llama-server"
     for weights in options.weights or ["q4_0"]:
@@ -115,6 +148,7 @@ def serving(options):
                     continue
                 journal.check_time()
                 (row, other), ratio = in_turns(options, list(zip(ports, (mine, others))), clients)
+                alone = while_all_write(options, (ports[0], mine), file, place, clients)
                 journal.add({"weights": weights, "clients": clients, **{key: rounded(value) for key, value in row.items()},
                              **{f"peer_{key}": rounded(value) for key, value in other.items()}, "ratio": rounded(ratio),
-                             "others": max(row["others"], other["others"])})
+                             **alone, "others": max(row["others"], other["others"], alone["others"])})
