@@ -91,7 +91,7 @@ struct SpeechSegment {
 
 struct Transcription {
     std::string text;      ///< of all segments, one behind the other, without spaces around
-    std::string language;  ///< given or heard; empty for a model of one language
+    std::string language;  ///< given or heard; empty for a model of one language, or of speech that is not there
     std::vector<SpeechSegment> segments;
 };
 
@@ -131,7 +131,7 @@ public:
     using Progress = std::function<void(double done, double total)>;
 
     /// One channel at sample_rate(), full scale ±1. `progress` counts seconds of sound. Errors: InvalidArgument (no samples, a
-    /// sample that is no finite number), NotANumber (VoiceActivityDetector::probabilities), DeviceLost, Vulkan, out of memory.
+    /// sample that is no finite number), DeviceLost, Vulkan, out of memory.
     Result<Transcription> transcribe(std::span<const float> samples, const Progress& progress = {});
 
     /// The device in use: "llvmpipe (LLVM 15.0.6, 256 bits) (cpu, llvmpipe Mesa 22.3.6)".

@@ -18,10 +18,11 @@
 
 namespace vkformer {
 
-/// How probabilities become speech and silence: names, defaults and meaning are those of faster-whisper 1.2's VadOptions.
+/// How probabilities become speech and silence: names, defaults and meaning are those of faster-whisper 1.2's VadOptions; what has no
+/// meaning is refused.
 struct VadOptions {
     double threshold = 0.5;  ///< 0 to 1; a frame at least as probable is speech
-    /// A frame less probable ends speech, one between the two goes on as the frame before. None: threshold − 0.15, at least 0.01.
+    /// A frame less probable ends speech, one between the two goes on as the frame before. None: threshold − 0.15, at least 0.01 or the threshold.
     std::optional<double> neg_threshold;
     std::uint32_t min_speech_duration_ms = 0;  ///< shorter speech is passed over
     /// Seconds. Longer speech is cut where the last silence of more than 98 ms in it began, else as late as may be. More than
@@ -38,7 +39,7 @@ struct SampleRange {
 };
 
 /// Silero VAD of versions 5 and 6 for 16 kHz, on the calling thread of the CPU. The file is the user's:
-/// silero_vad/data/silero_vad_16k.safetensors of the package silero-vad (PyPI, MIT licence). Immutable and thread-safe; copies
+/// silero_vad/data/silero_vad_16k.safetensors of the package silero-vad 6.2 (PyPI, MIT licence). Immutable and thread-safe; copies
 /// share the weights.
 class VKFORMER_API VoiceActivityDetector {
 public:
@@ -51,7 +52,7 @@ public:
     static Result<VoiceActivityDetector> load(const std::filesystem::path& file);
 
     /// How probable speech is in each frame, the last filled up with zeros: [⌈samples / 512⌉]. One channel of 16 kHz, full scale ±1.
-    /// should_stop is asked from time to time. Errors: InvalidArgument (a sample that is no finite number), NotANumber (samples so
+    /// should_stop is asked from time to time. Errors: InvalidArgument (a sample that is no finite number, or samples so
     /// large that there is no probability), Cancelled.
     Result<std::vector<float>> probabilities(std::span<const float> samples,
                                              const std::function<bool()>& should_stop = {}) const;
@@ -67,7 +68,7 @@ private:
 };
 
 /// The same by the probabilities of a sound of so many samples. Errors: InvalidArgument (options outside their range, a number of
-/// probabilities that is not ⌈samples / 512⌉).
+/// probabilities that is not ⌈samples / 512⌉, one that is not 0 to 1).
 VKFORMER_API Result<std::vector<SampleRange>> speech_timestamps(std::span<const float> probabilities,
                                                                 std::size_t samples, const VadOptions& options = {});
 

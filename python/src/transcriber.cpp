@@ -25,28 +25,34 @@ void bind_voice_activity(nb::module_& module) {
             nb::kw_only(), nb::arg("threshold"), nb::arg("neg_threshold").none(), nb::arg("min_speech_duration_ms"),
             nb::arg("max_speech_duration_s"), nb::arg("min_silence_duration_ms"), nb::arg("speech_pad_ms"));
 
+    // Calls are no model's: each has a watch of its own.
+    const auto watched = [](const auto& call) {
+        Watch watch;
+        watch.begin(nullptr);
+        auto result = [&] {
+            nb::gil_scoped_release no_gil;
+            return call([&] { return watch.should_stop(); });
+        }();
+        watch.end();
+        return value_of(std::move(result));
+    };
     using Detector = VoiceActivityDetector;
     nb::class_<Detector>(module, "VoiceActivityDetector")
         .def("__init__", [](Detector* self,
                             const nb::bytes& path) { new (self) Detector(value_of(Detector::load(path_of(path)))); })
         .def(
             "probabilities",
-            [](const Detector& self, const Samples& samples) {
-                auto found = value_of([&] {
-                    nb::gil_scoped_release no_gil;
-                    return self.probabilities(span_of(samples));
-                }());
+            [watched](const Detector& self, const Samples& samples) {
+                auto found = watched([&](const auto& stop) { return self.probabilities(span_of(samples), stop); });
                 const std::size_t frames = found.size();
                 return array(std::move(found), {frames});
             },
             nb::arg("samples").noconvert())
         .def(
             "speech_timestamps",
-            [](const Detector& self, const Samples& samples, const VadOptions& options) {
-                const auto found = value_of([&] {
-                    nb::gil_scoped_release no_gil;
-                    return self.speech_timestamps(span_of(samples), options);
-                }());
+            [watched](const Detector& self, const Samples& samples, const VadOptions& options) {
+                const auto found =
+                    watched([&](const auto& stop) { return self.speech_timestamps(span_of(samples), options, stop); });
                 nb::list regions;
                 for (const SampleRange& region : found) regions.append(nb::make_tuple(region.start, region.end));
                 return regions;

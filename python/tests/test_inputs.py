@@ -457,16 +457,16 @@ def test_voice_activity_is_asked_rightly(tmp_path: Path) -> None:
             detector.probabilities(samples)
         with pytest.raises(kind, match=match):
             detector.speech_timestamps(samples)
-    with pytest.raises(vkformer.NotANumberError):
+    with pytest.raises(vkformer.InvalidArgumentError):
         detector.probabilities(np.tile(np.array([3e38, -3e38], np.float32), 600))
     for parameters, kind, match in (
-        ({"threshold": 1.5}, vkformer.InvalidArgumentError, "0 and 1"),
+        ({"threshold": 1.5}, vkformer.InvalidArgumentError, "0 to 1"),
         ({"threshold": "0.5"}, TypeError, "threshold is of type str"),
         ({"threshold": math.nan}, ValueError, "threshold"),
         ({"neg_threshold": 0.9}, vkformer.InvalidArgumentError, "neg_threshold"),
         ({"min_speech_duration_ms": -1}, ValueError, "min_speech_duration_ms is -1"),
         ({"min_silence_duration_ms": 0.5}, TypeError, "min_silence_duration_ms"),
-        ({"max_speech_duration_s": 0.5}, vkformer.InvalidArgumentError, "the pads"),
+        ({"max_speech_duration_s": 0.5}, vkformer.InvalidArgumentError, "two pads"),
         ({"speech_pad": 1}, TypeError, "speech_pad"),
     ):
         with pytest.raises(kind, match=match):
@@ -474,13 +474,13 @@ def test_voice_activity_is_asked_rightly(tmp_path: Path) -> None:
 
 
 def test_speech_alone_needs_a_file(transcriber: vkformer.Transcriber) -> None:
-    with pytest.raises(vkformer.InvalidArgumentError, match="none was loaded"):
+    with pytest.raises(vkformer.InvalidArgumentError, match="load with vad"):
         transcriber.transcribe(SOUND, vad_filter=True)
     with pytest.raises(ValueError, match="vad=FILE"):
         transcriber.transcribe(SOUND, vad_parameters={"threshold": 0.4})
     folder = GOLDENS / "speech" / "whisper_texts"
     for arguments, kind, match in (
-        ({"vad": VAD}, vkformer.UnsupportedConfigError, "16000 samples a second"),
+        ({"vad": VAD}, vkformer.UnsupportedConfigError, "vad 16000"),
         ({"vad": ""}, ValueError, "names no file"),
         ({"vad": "none"}, FileNotFoundError, "none"),
         ({"vad_parameters": {"threshold": 0.4}}, ValueError, "vad=FILE"),

@@ -300,7 +300,7 @@ class Segment:
 class Transcription:
     text: str
     language: str
-    """Given or heard; empty for a model of one language."""
+    """Given or heard; empty for a model of one language, or of speech that is not there."""
     segments: list[Segment]
 
     def __str__(self) -> str:

@@ -108,9 +108,9 @@ class Transcriber(Model[_core.Transcriber]):
         what has DLPack or a buffer. Read where it lies; do not change it meanwhile.
         ``on_progress(done, total)`` counts seconds of sound.
         vad_filter: whether speech alone is heard; None: where the transcriber was loaded with ``vad``.
-        vad_parameters: in place of the transcriber's.
+        vad_parameters: in place of all of the transcriber's; those that are not given have their defaults.
         Raises: TypeError (another dtype), ValueError (another shape, lying in pieces), InvalidArgumentError (no samples, or
-        one that is no finite number; speech alone without ``vad``), NotANumberError, DeviceLostError, VulkanError, MemoryError.
+        one that is no finite number; speech alone without ``vad``), DeviceLostError, VulkanError, MemoryError.
         """
         given, vad = _inputs.samples(samples), self._choice(vad_filter, vad_parameters)
         return _result(self._run(lambda stop: self._core.transcribe(given, on_progress, stop, vad)))
@@ -131,7 +131,8 @@ class Transcriber(Model[_core.Transcriber]):
         """What counts as speech; None: all sound is heard."""
         filters = self._filters if vad_filter is None else bool(vad_filter)
         if parameters is not None and not filters:
-            raise ValueError("vad_parameters say what counts as speech, and all sound is heard: load with vad=FILE")
+            what_to_do = "leave one of vad_filter=False and them out" if self._filters else "load with vad=FILE"
+            raise ValueError(f"vad_parameters say what counts as speech, and all sound is heard: {what_to_do}")
         if not filters:
             return None
         return self._vad if parameters is None else vad_options(**parameters)

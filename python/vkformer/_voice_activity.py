@@ -14,7 +14,7 @@ class VadParameters(TypedDict, total=False):
 
     threshold: 0 to 1; a frame at least as probable is speech. 0.5.
     neg_threshold: a frame less probable ends speech, one between the two goes on as the frame before. None, which is the
-        default: threshold - 0.15, at least 0.01.
+        default: threshold - 0.15, at least 0.01 or the threshold.
     min_speech_duration_ms: shorter speech is passed over. 0.
     max_speech_duration_s: seconds; longer speech is cut where the last silence of more than 98 ms in it began, else as late
         as may be. More than 0.032 and the two pads. Infinity.
@@ -52,7 +52,7 @@ def vad_options(
 class VoiceActivityDetector:
     """Silero VAD of versions 5 and 6 for 16 kHz, on the calling thread of the CPU.
 
-    path: silero_vad/data/silero_vad_16k.safetensors of the package silero-vad, which is not shipped here.
+    path: silero_vad/data/silero_vad_16k.safetensors of the package silero-vad 6.2, which is not shipped here.
 
     Samples are float32 [samples], one channel of 16 kHz, full scale ±1, contiguous: a NumPy array, or what has DLPack or a
     buffer. Several threads may call at once; the GIL is free meanwhile.
@@ -70,8 +70,8 @@ class VoiceActivityDetector:
     def probabilities(self, samples: ArrayLike) -> FloatArray:
         """How probable speech is in each frame of 512 samples, the last filled up with zeros: float32 [frames].
 
-        Raises: TypeError, ValueError (as ``Transcriber.transcribe``), InvalidArgumentError (a sample that is no finite number),
-        NotANumberError (samples so large that there is no probability).
+        Raises: TypeError, ValueError (as ``Transcriber.transcribe``), InvalidArgumentError (a sample that is no finite number,
+        or samples so large that there is no probability).
         """
         return self._core.probabilities(_inputs.samples(samples))
 

@@ -352,9 +352,14 @@ Result<Transcription> Transcriber::Impl::transcribe_speech(std::span<const float
     }
     const audio::GatheredSpeech gathered(samples, std::move(regions), mel.options().sample_rate);
     Progress told;
+    double last = 0;
     if (progress)
-        told = [&](double done, double all) { progress(done < all ? gathered.end_in_sound(done) : total, total); };
+        told = [&](double done, double all) {
+            last = done < all ? gathered.end_in_sound(done) : total;
+            progress(last, total);
+        };
     VKFORMER_TRY(result, transcribe_all(gathered.samples(), told));
+    if (progress && last < total) progress(total, total);
     for (SpeechSegment& segment : result.segments) gathered.restore(segment);
     return result;
 }
@@ -380,6 +385,11 @@ Result<Transcriber> Transcriber::load(const std::filesystem::path& folder, const
     if (options.timestamps && options.batch > 1)
         return Error{ErrorCode::InvalidArgument, "windows are decoded one by one with timestamps, a batch of " +
                                                      std::to_string(options.batch) + " needs text without them"};
+    std::optional<VoiceActivityDetector> vad;
+    if (!options.vad.empty()) {
+        VKFORMER_TRY(vad, VoiceActivityDetector::load(options.vad));
+        VKFORMER_CHECK(speech_timestamps({}, 0, options.vad_parameters));
+    }
     api::OpeningBackend opening(open_options(options));
     VKFORMER_TRY(models::SpeechModel loaded, models::load_speech_model(folder));
     auto& model = loaded.model;
@@ -390,13 +400,9 @@ Result<Transcriber> Transcriber::load(const std::filesystem::path& folder, const
     if (options.word_timestamps) VKFORMER_CHECK(check_alignment(speech, *model));
     VKFORMER_TRY(auto tokenizer, text::load_tokenizer(folder));
     VKFORMER_TRY(const auto mel, audio::read_mel_options(folder, loaded.mel_bins));
-    std::optional<VoiceActivityDetector> vad;
-    if (!options.vad.empty()) {
-        VKFORMER_TRY(vad, VoiceActivityDetector::load(options.vad));
-        if (mel.sample_rate != VoiceActivityDetector::kSampleRate)
-            return Error{ErrorCode::UnsupportedConfig, "voice activity needs a model of 16000 samples a second"};
-        VKFORMER_CHECK(speech_timestamps({}, 0, options.vad_parameters));
-    }
+    if (vad && mel.sample_rate != VoiceActivityDetector::kSampleRate)
+        return Error{ErrorCode::UnsupportedConfig, "the model hears " + std::to_string(mel.sample_rate) +
+                                                       " samples a second, and vad 16000: leave vad out"};
     if (options.max_length > 0) speech.max_new_tokens = options.max_length;
     const auto choose = [](auto& known, const auto& asked, auto fallback) {
         if (asked) known = asked;
@@ -437,7 +443,8 @@ Result<void> Transcriber::choose_word_timestamps(bool are_wanted) {
 
 Result<void> Transcriber::choose_vad(const std::optional<VadOptions>& parameters) {
     if (parameters) {
-        if (!impl_->vad) return Error{ErrorCode::InvalidArgument, "voice activity needs its file, and none was loaded"};
+        if (!impl_->vad)
+            return Error{ErrorCode::InvalidArgument, "no file was loaded by which speech is told: load with vad"};
         VKFORMER_CHECK(speech_timestamps({}, 0, *parameters));
         impl_->options.vad_parameters = *parameters;
     }

@@ -20,23 +20,21 @@ public:
     const std::vector<float>& samples() const noexcept { return samples_; }
 
     /// When in the sound what ends here in samples() ends: where two regions meet, the end of the first.
-    double end_in_sound(double time) const { return in_sound(time, region_of(time, true)); }
+    double end_in_sound(double time) const;
 
-    /// From times of samples() to those of the sound. A word lies in the region of its middle; a segment may reach over several.
+    /// From times of samples() to those of the sound. A segment may reach over several regions, but for what of one at either end is shorter
+    /// than times are exact. A word lies in one region, that of its middle; a segment that has words begins and ends with them.
     void restore(SpeechSegment& segment) const;
 
 private:
-    struct Region {
-        SampleRange in_sound;
-        std::size_t begin;  // in samples_
-    };
-
     std::size_t sample_at(double time) const;
-    Region region_of(double time, bool is_end) const;
-    double in_sound(double time, const Region& region) const;
+    /// The region of what ends, or begins, at this sample of samples().
+    std::size_t region_of(std::size_t sample, bool is_end) const;
+    double in_sound(std::size_t sample, std::size_t region) const;
 
     std::uint32_t sample_rate_;
     std::vector<SampleRange> regions_;
+    std::vector<std::size_t> begins_;  // of the regions in samples_, and its end
     std::vector<float> samples_;
 };
 

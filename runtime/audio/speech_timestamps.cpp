@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// Probabilities to speech and silence, as faster-whisper 1.2 tells them apart.
 #include <algorithm>
+#include <cstdio>
+#include <string>
+#include <utility>
 
 #include "core/ceil_div.hpp"
 #include "vkformer/voice_activity.hpp"
@@ -14,7 +17,8 @@ constexpr std::size_t kShortestCut = 98 * kSamplesPerMs;  // silence in which sp
 
 /// In float32, as the probabilities are: one that is as near to 0.7 as may be is at least 0.7.
 float neg_threshold_of(const VadOptions& options) {
-    return static_cast<float>(options.neg_threshold.value_or(std::max(options.threshold - 0.15, 0.01)));
+    const double usual = std::min(std::max(options.threshold - 0.15, 0.01), options.threshold);
+    return static_cast<float>(options.neg_threshold.value_or(usual));
 }
 
 std::size_t samples_of(std::uint32_t ms) { return ms * kSamplesPerMs; }
@@ -25,13 +29,18 @@ double longest_speech(const VadOptions& options) {
            2 * static_cast<double>(samples_of(options.speech_pad_ms));
 }
 
-/// What is wrong with the options; nullptr where nothing is.
-const char* mistake_in(const VadOptions& options) {
-    if (!(options.threshold >= 0 && options.threshold <= 1)) return "threshold is not within 0 and 1";
-    if (options.neg_threshold && !(*options.neg_threshold >= 0 && *options.neg_threshold <= options.threshold))
-        return "neg_threshold is not within 0 and threshold";
-    if (!(longest_speech(options) > 0)) return "max_speech_duration_s is not above 0.032 s and the pads";
-    return nullptr;
+/// What is wrong with the options; empty where nothing is.
+std::string mistake_in(const VadOptions& options) {
+    char text[160] = "";
+    if (!(options.threshold >= 0 && options.threshold <= 1))
+        std::snprintf(text, sizeof text, "threshold is %g, expected 0 to 1", options.threshold);
+    else if (options.neg_threshold && !(*options.neg_threshold >= 0 && *options.neg_threshold <= options.threshold))
+        std::snprintf(text, sizeof text, "neg_threshold is %g, expected 0 to the threshold, %g", *options.neg_threshold,
+                      options.threshold);
+    else if (!(longest_speech(options) > 0))
+        std::snprintf(text, sizeof text, "max_speech_duration_s is %g, expected more than %g: a frame and two pads",
+                      options.max_speech_duration_s, 0.032 + 0.002 * options.speech_pad_ms);
+    return text;
 }
 
 /// What the frames so far have said.
@@ -107,10 +116,12 @@ void pad(std::vector<SampleRange>& speech, std::size_t pad, std::size_t samples)
 
 Result<std::vector<SampleRange>> speech_timestamps(std::span<const float> probabilities, std::size_t samples,
                                                    const VadOptions& options) {
-    const char* mistake = mistake_in(options);
-    if (mistake == nullptr && probabilities.size() != ceil_div(samples, kFrame))
+    std::string mistake = mistake_in(options);
+    if (mistake.empty() && probabilities.size() != ceil_div(samples, kFrame))
         mistake = "not one probability for every 512 samples";
-    if (mistake != nullptr) return Error{ErrorCode::InvalidArgument, mistake};
+    if (!std::ranges::all_of(probabilities, [](float p) { return p >= 0 && p <= 1; }))
+        mistake = "a probability is not 0 to 1";
+    if (!mistake.empty()) return Error{ErrorCode::InvalidArgument, std::move(mistake)};
     Scan scan(options);
     for (std::size_t i = 0; i < probabilities.size(); ++i) scan.take(i * kFrame, probabilities[i]);
     std::vector<SampleRange> speech = scan.finish(samples);

@@ -168,7 +168,7 @@ Result<VoiceActivityDetector> VoiceActivityDetector::load(const std::filesystem:
         for (const auto& [name, tensor] : tensors.tensors())
             if (std::ranges::none_of(kLayouts, [&](const Layout& layout) { return name == layout.name; }))
                 wrong_name = name;
-        wrong = {ErrorCode::UnsupportedConfig, " is no tensor of Silero VAD"};
+        wrong = {ErrorCode::UnsupportedConfig, " is no tensor of Silero VAD: take silero_vad_16k.safetensors"};
     }
     if (!wrong.message.empty()) {
         wrong.message = (file.string() + ": ").append(wrong_name) + wrong.message;
@@ -193,7 +193,9 @@ Result<std::vector<float>> VoiceActivityDetector::probabilities(std::span<const 
         std::ranges::copy(samples.subspan(first - context, context + given.size()),
                           heard.begin() + static_cast<std::ptrdiff_t>(kContextSamples - context));
         found[frame] = network_->run(heard, state);
-        if (std::isnan(found[frame])) return Error{ErrorCode::NotANumber, "the samples are too large"};
+        if (std::isnan(found[frame]))
+            return Error{ErrorCode::InvalidArgument,
+                         "samples are too large for speech to be told: full scale is 1, divide by the largest"};
     }
     return found;
 }

@@ -2,25 +2,26 @@
 // FloatPanelKernels; see vectors.inl.
 #include "cpu/vectors.inl"
 
-// The sums of four or eight rows by three vectors of columns, a row of the panel and a number of x fill the registers.
+// The sums of four or eight rows by three vectors of columns, a row of the panel and a number of x fill the registers. Interleaved: rows that
+// are interleaved at once.
 #if defined(VKFORMER_HAS_AVX512)
 using PanelFloats = float __attribute__((vector_size(64)));
+using Interleaved = Ints;
 constexpr std::size_t kPanelLanes = 16, kPanelVectors = 3, kRowsAtOnce = 8;
+#elif defined(VKFORMER_HAS_AVX2)
+using PanelFloats = Floats;
+using Interleaved = Ints;
+constexpr std::size_t kPanelLanes = 8, kPanelVectors = 3, kRowsAtOnce = 4;
 #elif defined(VKFORMER_HAS_NEON)
 using PanelFloats = FourFloats;
+using Interleaved = FourInts;
 constexpr std::size_t kPanelLanes = 4, kPanelVectors = 3, kRowsAtOnce = 8;
 #else
-using PanelFloats = Floats;
-constexpr std::size_t kPanelLanes = 8, kPanelVectors = 3, kRowsAtOnce = 4;
+using PanelFloats = FourFloats;
+using Interleaved = FourInts;
+constexpr std::size_t kPanelLanes = 4, kPanelVectors = 3, kRowsAtOnce = 4;
 #endif
 constexpr std::size_t kFloatPanelColumns = kPanelVectors * kPanelLanes;
-
-// Rows that are interleaved at once.
-#ifdef VKFORMER_HAS_NEON
-using Interleaved = FourInts;
-#else
-using Interleaved = Ints;
-#endif
 constexpr std::size_t kInterleaved = sizeof(Interleaved) / sizeof(float);
 
 /// Asks for rows that are read next, which may lie behind the matrix: they lie too far apart for processors to see what comes.
@@ -34,32 +35,24 @@ inline void prefetch(const float* rows, std::size_t first, std::size_t stride, s
 
 inline void interleave(const float* rows, std::size_t stride, std::size_t count, std::size_t width, std::size_t depth,
                        float* out) {
-    const auto write = [&](Interleaved* some, std::size_t i, std::size_t first) {
-        transpose(some);
-        for (std::size_t k = 0; k < kInterleaved; ++k)
-            __builtin_memcpy(out + (i + k) * width + first, &some[k], sizeof some[k]);
-    };
     constexpr std::size_t kWhole = kPanelLanes > kFloatTileRows ? kPanelLanes : kFloatTileRows;
     const std::size_t wanted = (count + kWhole - 1) / kWhole * kWhole, end = wanted < width ? wanted : width;
     for (std::size_t first = 0; first < end; first += kInterleaved) {
+        const bool is_whole = first + kInterleaved <= count;
         std::size_t i = 0;
-        if (first + kInterleaved <= count)
-            for (; i + kInterleaved <= depth; i += kInterleaved) {
-                prefetch(rows, first + kInterleaved, stride, i);
-                Interleaved some[kInterleaved];
-                for (std::size_t r = 0; r < kInterleaved; ++r)
-                    some[r] = load<Interleaved>(rows + (first + r) * stride + i);
-                write(some, i, first);
-            }
         for (; i + kInterleaved <= depth; i += kInterleaved) {
+            if (is_whole) prefetch(rows, first + kInterleaved, stride, i);
             Interleaved some[kInterleaved];
             for (std::size_t r = 0; r < kInterleaved; ++r)
-                some[r] = first + r < count ? load<Interleaved>(rows + (first + r) * stride + i) : Interleaved{};
-            write(some, i, first);
+                some[r] =
+                    is_whole || first + r < count ? load<Interleaved>(rows + (first + r) * stride + i) : Interleaved{};
+            transpose(some);
+            for (std::size_t k = 0; k < kInterleaved; ++k)
+                __builtin_memcpy(out + (i + k) * width + first, &some[k], sizeof some[k]);
         }
         for (; i < depth; ++i)
-            for (std::size_t r = 0; r < kInterleaved; ++r)
-                out[i * width + first + r] = first + r < count ? rows[(first + r) * stride + i] : 0;
+            for (std::size_t r = first; r < first + kInterleaved; ++r)
+                out[i * width + r] = r < count ? rows[r * stride + i] : 0;
     }
 }
 
@@ -93,20 +86,21 @@ inline void add_rows(const float* tile, std::size_t rows, const float* panel, st
             for (std::size_t v = 0; v < vectors; ++v) sums[r][v] += tile[r] * w[v];
 #endif
     }
+    if (columns < vectors * kPanelLanes) {
+        float numbers[kRowsAtOnce][vectors * kPanelLanes];
+        __builtin_memcpy(numbers, sums, sizeof numbers);
+        for (std::size_t r = 0; r < rows && r < kRowsAtOnce; ++r)
+            for (std::size_t c = 0; c < columns; ++c) y[r * stride + c] += numbers[r][c];
+        return;
+    }
 #pragma GCC unroll 8
     for (std::size_t r = 0; r < kRowsAtOnce; ++r) {
         if (r >= rows) break;
-        float* const row = y + r * stride;
-        if (columns == vectors * kPanelLanes) {
 #pragma GCC unroll 4
-            for (std::size_t v = 0; v < vectors; ++v) {
-                const PanelFloats sum = load<PanelFloats>(row + v * kPanelLanes) + sums[r][v];
-                __builtin_memcpy(row + v * kPanelLanes, &sum, sizeof sum);
-            }
-        } else {
-            float numbers[vectors * kPanelLanes];
-            __builtin_memcpy(numbers, sums[r], sizeof numbers);
-            for (std::size_t c = 0; c < columns; ++c) row[c] += numbers[c];
+        for (std::size_t v = 0; v < vectors; ++v) {
+            float* const some = y + r * stride + v * kPanelLanes;
+            const PanelFloats sum = load<PanelFloats>(some) + sums[r][v];
+            __builtin_memcpy(some, &sum, sizeof sum);
         }
     }
 }
@@ -149,8 +143,7 @@ inline void add_product_rows(const ProductOperands& o, std::size_t row) {
     std::size_t c = 0;
     for (; c + 2 * kPanelLanes <= o.columns; c += 2 * kPanelLanes) add_columns<PanelFloats, rows, 2>(o, row, c);
     for (; c + kPanelLanes <= o.columns; c += kPanelLanes) add_columns<PanelFloats, rows, 1>(o, row, c);
-    for (; c + 4 <= o.columns; c += 4) add_columns<FourFloats, rows, 1>(o, row, c);
-    for (; c < o.columns; ++c) add_columns<float, rows, 1>(o, row, c);
+    for (; c + kLeastColumns <= o.columns; c += kLeastColumns) add_columns<FourFloats, rows, 1>(o, row, c);
 }
 
 inline void add_float_product_in_place(const ProductOperands& o) {

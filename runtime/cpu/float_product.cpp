@@ -111,8 +111,8 @@ SmallFloatProduct::SmallFloatProduct(std::size_t rows, std::size_t depth, const 
 
 void SmallFloatProduct::add(std::size_t columns, const float* w, std::size_t w_stride, float* y,
                             std::size_t y_stride) const {
-    constexpr std::size_t kLeastColumns = 16;  // that are worth a panel
-    if (!has_tiles() || columns < kLeastColumns) {
+    constexpr std::size_t kLeast = 16;  // columns that are worth a panel
+    if (!has_tiles() || columns < kLeast) {
         float_kernels().add_products({.rows = rows_,
                                       .columns = columns,
                                       .depth = depth_,
@@ -138,13 +138,14 @@ void SmallFloatProduct::add(std::size_t columns, const float* w, std::size_t w_s
 }
 
 void add_small_float_product(const ProductOperands& o, const FloatPanelKernels& kernels) {
-    const std::size_t whole = o.rows / kLeastRows * kLeastRows;
-    ProductOperands some = o;
-    some.rows = whole;
-    kernels.add_product(some);
-    for (std::size_t row = whole; row < o.rows; ++row)
-        float_kernels().add_scaled_rows(o.x + row * o.x_stride, o.depth, o.w, o.w_stride, o.columns,
-                                        o.y + row * o.y_stride);
+    kernels.add_product(o);
+    const std::size_t rows = o.rows / kLeastRows * kLeastRows, columns = o.columns / kLeastColumns * kLeastColumns;
+    for (std::size_t row = 0; row < o.rows; ++row) {
+        const std::size_t first = row < rows ? columns : 0;
+        if (first < o.columns)
+            float_kernels().add_scaled_rows(o.x + row * o.x_stride, o.depth, o.w + first, o.w_stride, o.columns - first,
+                                            o.y + row * o.y_stride + first);
+    }
 }
 
 }  // namespace vkformer::cpu

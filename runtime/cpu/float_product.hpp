@@ -12,8 +12,8 @@ namespace vkformer::cpu {
 
 /// Rows of x that make a tile.
 inline constexpr std::size_t kFloatTileRows = 8;
-/// Rows of x that a product with w in place has at least at once.
-inline constexpr std::size_t kLeastRows = 4;
+/// Rows of x, and columns of w, that a product with w in place has at least at once.
+inline constexpr std::size_t kLeastRows = 4, kLeastColumns = 4;
 /// Rows of x that are worth a panel of their own, where there are fewer panels than threads.
 inline constexpr std::size_t kLeastPanelUses = 64;
 
@@ -28,7 +28,8 @@ struct FloatPanelKernels {
     /// [depth, panel_columns].
     void (*add_tile)(const float* tile, std::size_t rows, const float* panel, std::size_t columns, std::size_t depth,
                      float* y, std::size_t stride);
-    /// y[r, c] += Σ_i x[r, i] · w[i, c] for whole kLeastRows of rows, with w: [depth, columns] in a cache, and no scale.
+    /// y[r, c] += Σ_i x[r, i] · w[i, c] for whole kLeastRows and kLeastColumns, with w: [depth, columns] in a cache, and no
+    /// scale. What is left of rows and columns is not touched.
     void (*add_product)(const ProductOperands& operands);
 };
 
@@ -75,7 +76,8 @@ public:
     void add(std::size_t columns, const float* w, std::size_t w_stride, float* y, std::size_t y_stride) const;
 
 private:
-    bool has_tiles() const noexcept { return rows_ >= kFloatTileRows; }
+    /// Fewer rows are not worth a panel of w.
+    bool has_tiles() const noexcept { return rows_ >= 2 * kFloatTileRows; }
 
     const FloatPanelKernels& kernels_;
     std::size_t rows_, depth_;

@@ -171,7 +171,6 @@ inline float power_at(const std::byte* from) {
     return bits_to_float(exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23);
 }
 
-#ifdef VKFORMER_HAS_NEON
 /// Row i of the result has element i of each row.
 inline void transpose(FourInts* rows) {
     const FourInts a = __builtin_shufflevector(rows[0], rows[1], 0, 4, 2, 6);
@@ -184,6 +183,7 @@ inline void transpose(FourInts* rows) {
     rows[3] = __builtin_shufflevector(b, d, 2, 3, 6, 7);
 }
 
+#ifdef VKFORMER_HAS_NEON
 inline void transpose(Ints* rows) {
     FourInts quarters[2][2][4];
     for (std::size_t i = 0; i < 8; ++i) {
@@ -197,7 +197,6 @@ inline void transpose(Ints* rows) {
     }
 }
 #else
-/// Row i of the result has element i of each row.
 inline void transpose(Ints* rows) {
     Ints pairs[8], fours[8];
     for (std::size_t i = 0; i < 8; i += 2) {

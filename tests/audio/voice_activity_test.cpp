@@ -100,7 +100,7 @@ TEST_CASE("what is asked of a detector has to be sound", "[vad][errors]") {
     }
     std::vector<float> loud(40000, 0.1f);
     for (std::size_t i = 33000; i < loud.size(); ++i) loud[i] = i % 2 == 0 ? 3e38f : -3e38f;
-    check_refused(detector.probabilities(loud), ErrorCode::NotANumber, "too large");
+    check_refused(detector.probabilities(loud), ErrorCode::InvalidArgument, "too large");
 
     int questions = 0;
     const std::vector<float> long_sound(600 * 512);
@@ -192,19 +192,26 @@ TEST_CASE("what counts as speech has to make sense", "[vad][errors]") {
     const auto refused = [](const VadOptions& options, const std::string& words) {
         check_refused(speech_timestamps({}, 0, options), ErrorCode::InvalidArgument, words);
     };
-    refused({.threshold = 1.5}, "threshold is not within 0 and 1");
-    refused({.threshold = -0.1}, "0 and 1");
-    refused({.threshold = kNoNumber}, "0 and 1");
-    refused({.neg_threshold = 0.6}, "0 and threshold");
+    refused({.threshold = 1.5}, "threshold is 1.5, expected 0 to 1");
+    refused({.threshold = -0.1}, "0 to 1");
+    refused({.threshold = kNoNumber}, "0 to 1");
+    refused({.neg_threshold = 0.6}, "neg_threshold is 0.6, expected 0 to the threshold, 0.5");
     refused({.neg_threshold = kNoNumber}, "neg_threshold");
-    refused({.max_speech_duration_s = 0.83}, "the pads");
-    refused({.max_speech_duration_s = kNoNumber}, "the pads");
-    refused({.max_speech_duration_s = -1, .speech_pad_ms = 0}, "0.032 s");
-    refused({.max_speech_duration_s = 100, .speech_pad_ms = 0xFFFFFFFFu}, "the pads");
+    refused({.max_speech_duration_s = 0.83}, "is 0.83, expected more than 0.832: a frame and two pads");
+    refused({.max_speech_duration_s = kNoNumber}, "two pads");
+    refused({.max_speech_duration_s = -1, .speech_pad_ms = 0}, "more than 0.032");
+    refused({.max_speech_duration_s = 100, .speech_pad_ms = 0xFFFFFFFFu}, "two pads");
     const std::vector<float> frames(3, 0.9f);
     must(speech_timestamps(frames, 1500, {.speech_pad_ms = 0xFFFFFFFFu}));
     check_refused(speech_timestamps(frames, 1537, {}), ErrorCode::InvalidArgument, "every 512 samples");
     check_refused(speech_timestamps(frames, 1024, {}), ErrorCode::InvalidArgument, "every 512 samples");
+    for (const float wrong : {std::nanf(""), 1.5f, -0.1f})
+        check_refused(speech_timestamps(std::vector{0.9f, wrong, 0.9f}, 1500, {}), ErrorCode::InvalidArgument,
+                      "a probability");
+    // Where all is speech, none of it is silence.
+    CHECK(regions_of(frames_of({{2, 0.9f}, {3, 0}, {2, 0.9f}}),
+                     {.threshold = 0, .min_silence_duration_ms = 0, .speech_pad_ms = 0}) ==
+          std::vector<SampleRange>{{0, 7 * VoiceActivityDetector::kFrameSamples}});
 }
 
 TEST_CASE("times of speech without silence become those of the sound", "[vad]") {
@@ -239,6 +246,35 @@ TEST_CASE("times of speech without silence become those of the sound", "[vad]") 
     CHECK((words[0].start == 1.5 && words[0].end == 1.7));
     CHECK((words[1].start == 1.7 && words[1].end == 2.0));
     CHECK((words[2].start == 4.1 && words[2].end == 4.4));
+}
+
+TEST_CASE("what is said beside a silence does not reach over it", "[vad]") {
+    // A joint at 10.064 s, which is none of a Whisper's times, and one at 25.064 s.
+    const std::vector<float> sound(16000 * 400);
+    const audio::GatheredSpeech gathered(sound, {{0, 161024}, {4960000, 5200000}, {6000000, 6400000}}, 16000);
+    const auto restored = [&](double start, double end, std::vector<SpokenWord> words = {}) {
+        SpeechSegment segment;
+        segment.start = start;
+        segment.end = end;
+        segment.words = std::move(words);
+        gathered.restore(segment);
+        return segment;
+    };
+    const auto before = restored(8.0, 10.08), behind = restored(10.06, 14.0);
+    CHECK((before.start == 8.0 && before.end == 10.064));
+    CHECK((behind.start == 310.0 && std::abs(behind.end - 313.936) < 1e-9));
+    const auto over = restored(9.5, 14.0);  // half a second is no mistake
+    CHECK((over.start == 9.5 && std::abs(over.end - 313.936) < 1e-9));
+    const auto middle = restored(10.0, 25.2);  // a little on both sides
+    CHECK((middle.start == 310.0 && middle.end == 325.0));
+    const auto little = restored(10.04, 10.08);  // there is no more of it elsewhere
+    CHECK((little.start <= little.end && little.end < 311));
+
+    // Words stay in their segment, which begins and ends with them.
+    const auto words = restored(10.08, 14.0, {{" a", 9.98, 10.06, 1}, {" b", 10.2, 10.5, 1}, {" c", 13.0, 14.4, 1}});
+    CHECK((words.start == words.words.front().start && words.end == words.words.back().end));
+    CHECK((words.words[0].start == 310.0 && words.words[0].end == 310.0));
+    CHECK(std::abs(words.words[1].start - 310.136) < 1e-9);
 }
 
 }  // namespace vkformer::tests

@@ -10,7 +10,7 @@
 
 namespace vkformer::tests {
 
-// Tiles of 8 rows, panels of 24 or 48 columns, depths of 192 and blocks of 512 rows.
+// Tiles of 8 rows, panels of 12, 24 or 48 columns, depths of 192 and blocks of 512 rows.
 TEST_CASE("products of float32 with many rows agree with double precision", "[cpu][float_product]") {
     const auto [rows, in, out] = GENERATE(table<std::size_t, std::size_t, std::size_t>(
         {{1, 1, 1}, {5, 7, 3}, {8, 8, 48}, {9, 191, 49}, {12, 193, 24}, {17, 385, 47}, {129, 33, 25}, {513, 200, 50}}));

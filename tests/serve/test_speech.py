@@ -113,8 +113,15 @@ def test_speech_alone(server: Server, tmp_path: Path) -> None:
     finally:
         assert filtering.stop() == 0
     status, body = heard(server, vad_filter=b"true")
-    assert (status, "none was loaded" in body["error"]["message"]) == (400, True)
+    assert (status, "load with vad" in body["error"]["message"]) == (400, True)
     assert heard(server, vad_filter=b"false")[0] == 200
+    for arguments, words in (
+        ((vad, "--model", f"dates={MODELS['dates']}"), "leave it out"),
+        (("no_such_file", "--load", "on-demand", "--model", f"sixteen={folder}"), "no_such_file"),
+        ((vad, "--vad-threshold", "7", "--load", "on-demand", "--model", f"sixteen={folder}"), "threshold is 7"),
+    ):
+        ended = subprocess.run([program(), "serve", "--check", "-d", "cpu", "--vad", *arguments], capture_output=True, text=True)
+        assert ended.returncode != 0 and words in ended.stderr, ended.stderr
 
 
 def test_bad_forms(server: Server) -> None:

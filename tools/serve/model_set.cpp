@@ -172,6 +172,13 @@ Result<ModelSet> ModelSet::find(std::vector<ModelSpec> specs, ModelOptions optio
         VKFORMER_CHECK(check_names(*entry, set.entries_));
         set.entries_.push_back(std::move(entry));
     }
+    if (!set.options_.vad.empty()) {
+        if (std::ranges::none_of(set.entries_, [](const auto& entry) { return entry->kind == ModelKind::speech; }))
+            return Error{ErrorCode::InvalidArgument,
+                         "--vad is for models that hear, and none of them does: leave it out"};
+        VKFORMER_CHECK(VoiceActivityDetector::load(set.options_.vad));
+        VKFORMER_CHECK(speech_timestamps({}, 0, set.options_.vad_parameters));
+    }
     for (const auto& [name, pair] : set.options_.languages) {
         const bool is_known = std::ranges::any_of(set.entries_, [&name = name](const auto& entry) {
             return entry->spec.name == name && entry->kind == ModelKind::translation;
