@@ -137,23 +137,26 @@ class Clients(unittest.TestCase):
         for others in ([], [0.0, 1.0], [11.95]):
             with self.assertRaises(RuntimeError):
                 load.rate_together([*seen, client(others, 2)])
-        self.assertTrue(load.together(self.ports[0], 2, lambda number: {"prompt": "some words"}) > 0)
+        # One client writes at the same time as itself; between two the machine may be busy.
+        self.assertTrue(0 < load.together(self.ports[0], 1, lambda number: {"prompt": "some words"}) <= 51)
 
     def test_whole_answers_are_timed(self):
         seen = load.measure_answers(self.ports[0], "/translate", 3, 2, lambda number: {"prompt": str(number)})
         self.assertEqual(seen["requests"], 6)
-        self.assertTrue(60 < seen["answer_ms"] <= seen["answer_ms_most"] < 2000, seen)
-        self.assertTrue(10 < seen["requests_per_second"] < 50, seen)
+        self.assertTrue(60 < seen["answer_ms"] <= seen["answer_ms_most"], seen)  # three texts, for each of which the server sleeps
+        self.assertTrue(0 < seen["requests_per_second"] < 3 / 0.06, seen)
         with self.assertRaises(RuntimeError):
             load.measure_answers(self.ports[0], "/nowhere", 1, 1, lambda number: {"prompt": ""})
 
     def test_translators_have_their_turns_with_the_same_texts(self):
-        options = argparse.Namespace(requests=2, turns=2, attempts=1)
-        rows, ratio = translating.in_turns(options, [(None, port) for port in self.ports], 2)
-        self.assertEqual([row["requests"] for row in rows], [4, 4])
-        self.assertTrue(0.3 < ratio < 3, ratio)
-        mine, others = ([prompt for port, prompt in Streaming.asked if port == one] for one in self.ports)
-        self.assertEqual((sorted(mine), len(set(mine))), (sorted(others), 2 + 2 * 4))
+        for turns in (1, 2):
+            Streaming.asked.clear()
+            rows, ratio = translating.in_turns(argparse.Namespace(requests=2, turns=turns, attempts=1), [(None, port) for port in self.ports], 2)
+            self.assertEqual([row["requests"] for row in rows], [4, 4])
+            if turns == 1:
+                self.assertAlmostEqual(ratio, rows[0]["requests_per_second"] / rows[1]["requests_per_second"])
+            mine, others = ([prompt for port, prompt in Streaming.asked if port == one] for one in self.ports)
+            self.assertEqual((sorted(mine), len(set(mine))), (sorted(others), 2 + 4 * turns))
 
     def test_clients_that_do_not_write_at_the_same_time_are_refused(self):
         with self.assertRaisesRegex(RuntimeError, "at the same time"):

@@ -62,8 +62,8 @@ def translating(options):
     settings = {"ARGOS_DEVICE_TYPE": "cpu", "ARGOS_INTER_THREADS": "1", "ARGOS_INTRA_THREADS": str(threads), "ARGOS_COMPUTE_TYPE": "float32",
                 "ARGOS_BEAM_SIZE": "4"}
     commands = [f"vkformer serve --model m=FOLDER --device {options.device}",
-                f"{' '.join(f'{name}={value}' for name, value in settings.items())} ARGOS_PACKAGES_DIR=FOLDER libretranslate --disable-web-ui, "
-                "whose texts are one sentence",
+                f"export {' '.join(f'{name}={value}' for name, value in settings.items())}",
+                "ARGOS_PACKAGES_DIR=FOLDER libretranslate --disable-web-ui, whose texts are one sentence",
                 f"clients of POST /translate: {options.requests} requests each; {options.turns} turns"]
     journal = Journal(options.out, head("translating", options, card(place, options), commands, peer=version, turns=options.turns), options.stop_after)
     ports = free_port(), free_port()
