@@ -59,7 +59,7 @@ struct TranscriberOptions {
     /// The file of a VoiceActivityDetector: only what it takes for speech is heard, joined without the silence between, and times are
     /// those of the whole sound. Sound without speech has no segments. Empty: all sound is heard.
     std::filesystem::path vad;
-    VadOptions vad_parameters;  ///< what counts as speech
+    VadOptions vad_parameters;  ///< what counts as speech; with `vad` alone
     /// As of TranslatorOptions.
     bool plain_shaders = false;
     std::map<std::string, std::string> shader_variants;

@@ -22,7 +22,8 @@ namespace vkformer {
 /// meaning is refused.
 struct VadOptions {
     double threshold = 0.5;  ///< 0 to 1; a frame at least as probable is speech
-    /// A frame less probable ends speech, one between the two goes on as the frame before. None: threshold − 0.15, at least 0.01 or the threshold.
+    /// A frame less probable ends speech, one between the two goes on as the frame before. None: threshold − 0.15, at least 0.01
+    /// or the threshold.
     std::optional<double> neg_threshold;
     std::uint32_t min_speech_duration_ms = 0;  ///< shorter speech is passed over
     /// Seconds. Longer speech is cut where the last silence of more than 98 ms in it began, else as late as may be. More than
@@ -30,6 +31,8 @@ struct VadOptions {
     double max_speech_duration_s = std::numeric_limits<double>::infinity();
     std::uint32_t min_silence_duration_ms = 2000;  ///< shorter silence does not end speech
     std::uint32_t speech_pad_ms = 400;  ///< of sound that is kept at either side; half the silence where it is shorter
+
+    friend bool operator==(const VadOptions&, const VadOptions&) = default;
 };
 
 /// Samples of a sound, the first and the one behind the last.

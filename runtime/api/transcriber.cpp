@@ -389,6 +389,8 @@ Result<Transcriber> Transcriber::load(const std::filesystem::path& folder, const
     if (!options.vad.empty()) {
         VKFORMER_TRY(vad, VoiceActivityDetector::load(options.vad));
         VKFORMER_CHECK(speech_timestamps({}, 0, options.vad_parameters));
+    } else if (options.vad_parameters != VadOptions{}) {
+        return Error{ErrorCode::InvalidArgument, "vad_parameters without vad, by whose file speech is told"};
     }
     api::OpeningBackend opening(open_options(options));
     VKFORMER_TRY(models::SpeechModel loaded, models::load_speech_model(folder));

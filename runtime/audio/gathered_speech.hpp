@@ -22,8 +22,8 @@ public:
     /// When in the sound what ends here in samples() ends: where two regions meet, the end of the first.
     double end_in_sound(double time) const;
 
-    /// From times of samples() to those of the sound. A segment may reach over several regions, but for what of one at either end is shorter
-    /// than times are exact. A word lies in one region, that of its middle; a segment that has words begins and ends with them.
+    /// From times of samples() to those of the sound. A segment may reach over several regions, but for what of one at either end is
+    /// shorter than times are exact. A word lies in one region, that of its middle; a segment that has words begins and ends with them.
     void restore(SpeechSegment& segment) const;
 
 private:

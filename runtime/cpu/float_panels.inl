@@ -2,8 +2,8 @@
 // FloatPanelKernels; see vectors.inl.
 #include "cpu/vectors.inl"
 
-// The sums of four or eight rows by three vectors of columns, a row of the panel and a number of x fill the registers. Interleaved: rows that
-// are interleaved at once.
+// The sums of four or eight rows by three vectors of columns, a row of the panel and a number of x fill the registers.
+// Interleaved: rows that are interleaved at once.
 #if defined(VKFORMER_HAS_AVX512)
 using PanelFloats = float __attribute__((vector_size(64)));
 using Interleaved = Ints;

@@ -149,6 +149,9 @@ TEST_CASE("voice activity that cannot be told is refused", "[api][speech][vad][e
     CHECK(must(transcriber.transcribe(std::vector<float>(16000))).segments.empty());  // nothing has changed
     check_refused(transcriber.transcribe({}), ErrorCode::InvalidArgument, "no samples");
     options.vad.clear();
+    options.vad_parameters.speech_pad_ms = 200;
+    check_refused(Transcriber::load(model.folder.path(), options), ErrorCode::InvalidArgument, "without vad");
+    options.vad_parameters = {};
     Transcriber without = must(Transcriber::load(model.folder.path(), options));
     check_refused(without.choose_vad(VadOptions{}), ErrorCode::InvalidArgument, "load with vad");
     must(without.choose_vad(std::nullopt));
