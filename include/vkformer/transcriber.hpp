@@ -39,8 +39,7 @@ struct TranscriberOptions {
     /// other, and are decoded `batch` at a time.
     bool timestamps = true;
     std::uint32_t max_length = 0;  ///< tokens to generate per window at most; 0: what the model folder says
-    std::uint32_t batch =
-        0;  ///< windows decoded together, without timestamps; 0: as many as the first call has, up to 8
+    std::uint32_t batch = 0;  ///< windows decoded together at most, without timestamps; 0: as many as a call has, up to 8
     /// The decoder is given the text of the windows before, so that names and style stay the same; it may then also
     /// repeat itself. With timestamps only. None: what the model folder says, else no.
     std::optional<bool> condition_on_previous;

@@ -32,7 +32,7 @@ struct TranslatorOptions {
     WeightStorage weights = WeightStorage::model;
     std::uint32_t beams = 0;       ///< 1: greedy, up to 32; 0: what the model folder says
     std::uint32_t max_length = 0;  ///< tokens to generate at most; 0: what the model folder says
-    std::uint32_t batch = 0;       ///< texts decoded together; 0: as many as the first call has, up to 32
+    std::uint32_t batch = 0;       ///< texts decoded together at most; 0: as many as a call has, up to 32
     std::uint32_t hypotheses =
         1;  ///< translations of each text, the best first: 1 to as many as there are beams; 0: as many
     /// Languages of a model that translates between many, as its vocabulary spells them: "deu_Latn" (NLLB), "de" (M2M100), "de_DE"

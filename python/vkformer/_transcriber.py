@@ -19,7 +19,7 @@ class Transcriber(Model[_core.Transcriber]):
     task: "transcribe", or "translate" into English. Empty: what the folder says, else "transcribe".
     timestamps: segments with times. Without: text alone, windows are decoded ``batch`` at a time and know nothing of each other.
     max_length: tokens to generate per window at most; 0: what the folder says.
-    batch: windows decoded together, without timestamps; 0: as many as the first call has, up to 8.
+    batch: windows decoded together at most, without timestamps; 0: as many as a call has, up to 8.
     condition_on_previous: the decoder is given the text before. With timestamps only. None: what the folder says, else no.
     temperatures: a window is decoded at each until its text neither repeats itself nor is unlikely.
     compression_ratio_threshold, log_prob_threshold, no_speech_threshold: None: what the folder says, else 1.35, -1 and 0.6;

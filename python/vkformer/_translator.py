@@ -19,7 +19,7 @@ class Translator(Model[_core.Translator]):
         converted.
     beams: 1: greedy, up to 32; 0: what the model folder says.
     max_length: tokens to generate at most; 0: what the model folder says.
-    batch: texts decoded together; 0: as many as the first call has, up to 32.
+    batch: texts decoded together at most; 0: as many as a call has, up to 32.
     hypotheses: translations of each text, at most as many as there are beams: ``Translation.further`` has the next best;
         0: as many.
     from_language, to_language: of a model that translates between many, as its vocabulary spells them: "deu_Latn" (NLLB),

@@ -2,6 +2,7 @@
 #include "decoding/session.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <ranges>
 #include <string>
 
@@ -68,15 +69,26 @@ Result<void> Session::check(std::span<const Source> sources) const {
     return {};
 }
 
-EncoderDecoderScript& Session::script(std::uint32_t source_len, bool masked) {
-    const models::DecodeLayout layout = {.batch = options_.batch,
+std::uint32_t Session::rows_for(std::size_t sources) const noexcept {
+    return static_cast<std::uint32_t>(std::min<std::size_t>(std::bit_ceil(sources), options_.batch));
+}
+
+Session::Batch& Session::batch_of(std::uint32_t rows) {
+    const auto known = batches_.find(rows);
+    if (known != batches_.end()) return known->second;
+    return batches_.emplace(rows, Batch{.stores = SessionStores(*backend_, weights_), .scripts = {}}).first->second;
+}
+
+EncoderDecoderScript& Session::script(std::uint32_t rows, std::uint32_t source_len, bool masked) {
+    const models::DecodeLayout layout = {.batch = rows,
                                          .beams = options_.generation.beams,
                                          .source_len = source_len,
                                          .max_steps = options_.generation.max_steps,
                                          .dtype = options_.dtype,
                                          .weights = options_.weights,
                                          .masked_source = masked};
-    return scripts_.try_emplace({source_len, masked}, *model_, layout, options_.generation).first->second;
+    auto& scripts = batch_of(rows).scripts;
+    return scripts.try_emplace({source_len, masked}, *model_, layout, options_.generation).first->second;
 }
 
 Result<std::vector<Hypothesis>> Session::generate(std::span<const Source> sources, const Progress& progress) {
@@ -96,10 +108,11 @@ Result<std::vector<Hypothesis>> Session::generate(std::span<const Source> source
         const bool masked = std::ranges::any_of(chosen, [&](std::size_t i) { return !sources[i].visible.empty(); });
         std::vector<Source> batch;
         for (const std::size_t i : chosen) batch.push_back(sources[i]);
-        EncoderDecoderScript& made = script(bucket_len(longest, model_->limits().source_len), masked);
+        const std::uint32_t rows = rows_for(count);
+        EncoderDecoderScript& made = script(rows, bucket_len(longest, model_->limits().source_len), masked);
         made.begin(batch, options_.generation.max_steps);
         StepQueue queue(StepQueue::Growth::doubling);
-        VKFORMER_CHECK(run_script(made, *backend_, stores_, queue));
+        VKFORMER_CHECK(run_script(made, *backend_, batch_of(rows).stores, queue));
         for (std::size_t i = 0; i < chosen.size(); ++i) {
             const Answer& answer = made.answers()[i];
             Hypothesis& result = results[chosen[i]];

@@ -20,7 +20,7 @@ namespace vkformer::decoding {
 
 struct SessionOptions {
     models::GenerationConfig generation;
-    std::uint32_t batch = 1;   ///< source sequences that are decoded together
+    std::uint32_t batch = 1;   ///< source sequences that are decoded together at most
     DType dtype = DType::f32;  ///< of activations and caches; log-probabilities are always f32
     models::WeightFormat weights = models::WeightFormat::as_filed;
     std::uint32_t hypotheses = 1;  ///< of each source, the best first; at most as many as there are beams
@@ -33,9 +33,10 @@ struct Hypothesis {
 };
 
 /// Decodes any number of source sequences with one model on one backend: token for token what Hugging Face's generate()
-/// returns (transformers 4.56). Programs are compiled once per bucket of source lengths and replayed; several steps are
-/// queued without a round trip, and only flags come back before the end. Not thread-safe. The backend and the model outlive
-/// the session.
+/// returns (transformers 4.56). Programs are compiled once per bucket of source lengths and number of rows, and replayed; several
+/// steps are queued without a round trip, and only flags come back before the end. Fewer sources than the batch holds take the
+/// rows of the next power of two, with caches of their own: all sizes together hold less than twice the batch's. Not thread-safe.
+/// The backend and the model outlive the session.
 class Session {
 public:
     /// Takes the weights of another session with the model, or none. Errors: InvalidArgument (what the generation config asks does not fit
@@ -55,15 +56,22 @@ public:
 private:
     Session(graph::Backend& backend, const models::EncoderDecoder& model, const SessionOptions& options,
             std::shared_ptr<graph::TensorStore> weights)
-        : backend_(&backend), model_(&model), options_(options), stores_(backend, std::move(weights)) {}
-    EncoderDecoderScript& script(std::uint32_t source_len, bool masked);
+        : backend_(&backend), model_(&model), options_(options), weights_(std::move(weights)) {}
+    /// Programs for one number of rows, which share their caches.
+    struct Batch {
+        SessionStores stores;
+        std::map<std::pair<std::uint32_t, bool>, EncoderDecoderScript> scripts;  // by source length, masked or not
+    };
+    std::uint32_t rows_for(std::size_t sources) const noexcept;
+    Batch& batch_of(std::uint32_t rows);
+    EncoderDecoderScript& script(std::uint32_t rows, std::uint32_t source_len, bool masked);
     Result<void> check(std::span<const Source> sources) const;
 
     graph::Backend* backend_;
     const models::EncoderDecoder* model_;
     SessionOptions options_;
-    SessionStores stores_;
-    std::map<std::pair<std::uint32_t, bool>, EncoderDecoderScript> scripts_;  // by source length, masked or not
+    std::shared_ptr<graph::TensorStore> weights_;
+    std::map<std::uint32_t, Batch> batches_;  // by rows
 };
 
 }  // namespace vkformer::decoding

@@ -8,6 +8,7 @@
 
 #include "core/try.hpp"
 #include "decoding/invalid.hpp"
+#include "decoding/run_script.hpp"
 #include "decoding/steps.hpp"
 #include "decoding/tensor_io.hpp"
 #include "decoding/token_rules.hpp"
@@ -40,7 +41,7 @@ struct SpeechSession::Aligner {
 
 SpeechSession::SpeechSession(graph::Backend& backend, const models::EncoderDecoder& model,
                              const SpeechSessionOptions& options)
-    : backend_(&backend), model_(&model), options_(options), stores_(backend) {}
+    : backend_(&backend), model_(&model), options_(options), weights_(backend.make_store()) {}
 
 Result<SpeechSession> SpeechSession::create(graph::Backend& backend, const models::EncoderDecoder& model,
                                             const SpeechSessionOptions& options) {
@@ -58,13 +59,28 @@ Result<SpeechSession> SpeechSession::create(graph::Backend& backend, const model
     return SpeechSession(backend, model, options);
 }
 
+SpeechSession::Batch& SpeechSession::batch_for(std::size_t windows) {
+    const auto rows = static_cast<std::uint32_t>(std::min<std::size_t>(std::bit_ceil(windows), options_.batch));
+    std::unique_ptr<Batch>& known = batches_[rows];
+    if (!known) {
+        known = std::make_unique<Batch>();
+        known->rows = rows;
+        known->states = backend_->make_store();
+    }
+    return *known;
+}
+
 models::DecodeLayout SpeechSession::layout() const {
-    return {.batch = options_.batch,
+    return {.batch = batch_->rows,
             .beams = 1,
             .source_len = static_cast<std::uint32_t>(model_->limits().source_len),
             .max_steps = options_.rules.generation.max_steps,
             .dtype = options_.dtype,
             .weights = options_.weights};
+}
+
+Result<std::unique_ptr<Program>> SpeechSession::compile(graph::Graph graph) const {
+    return backend_->compile(graph::make_plan_for(*backend_, std::move(graph)), weights_, batch_->states);
 }
 
 Result<void> SpeechSession::hear(std::span<const std::vector<float>> windows) {
@@ -76,23 +92,25 @@ Result<void> SpeechSession::hear(std::span<const std::vector<float>> windows) {
         if (window.size() != size)
             return invalid("a window has " + std::to_string(window.size()) + " features, the model hears " +
                            std::to_string(size));
-    if (!encoder_) {
+    heard_ = 0;
+    batch_ = &batch_for(windows.size());
+    if (!batch_->encoder) {
         auto made = std::make_shared<Encoder>();
         VKFORMER_TRY(made->graph, encoder_graph(*model_, layout()));
-        VKFORMER_TRY(made->program, backend_->compile(graph::make_plan_for(*backend_, std::move(made->graph.graph)),
-                                                      stores_.weights, stores_.states));
-        encoder_ = std::move(made);
+        VKFORMER_TRY(made->program, compile(std::move(made->graph.graph)));
+        batch_->encoder = std::move(made);
     }
     std::vector<float> features;  // rows that no window needs repeat the last one, so that they finish when it does
-    features.reserve(options_.batch * size);
-    for (std::size_t b = 0; b < options_.batch; ++b) {
+    features.reserve(batch_->rows * size);
+    for (std::size_t b = 0; b < batch_->rows; ++b) {
         const auto& window = windows[std::min(b, windows.size() - 1)];
         features.insert(features.end(), window.begin(), window.end());
     }
     VKFORMER_CHECK(backend_->check_wanted());
-    Program& encoder = *encoder_->program;
-    VKFORMER_CHECK(write_floats(encoder, encoder_->graph.source.features, features));
-    VKFORMER_CHECK(fill_ints(encoder, encoder_->graph.source.lengths, static_cast<std::int32_t>(limits.source_len)));
+    Program& encoder = *batch_->encoder->program;
+    const models::SourceTensors& source = batch_->encoder->graph.source;
+    VKFORMER_CHECK(write_floats(encoder, source.features, features));
+    VKFORMER_CHECK(fill_ints(encoder, source.lengths, static_cast<std::int32_t>(limits.source_len)));
     VKFORMER_CHECK(encoder.submit());
     VKFORMER_CHECK(encoder.wait());
     heard_ = windows.size();
@@ -100,19 +118,18 @@ Result<void> SpeechSession::hear(std::span<const std::vector<float>> windows) {
 }
 
 Result<SpeechSession::Step*> SpeechSession::step(float temperature) {
-    std::shared_ptr<Step>& known = steps_[temperature];
+    std::shared_ptr<Step>& known = batch_->steps[temperature];
     if (known) return known.get();
     auto made = std::make_shared<Step>();
     VKFORMER_TRY(made->graph, speech_step_graph(*model_, layout(), options_.rules, temperature));
-    VKFORMER_TRY(made->program, backend_->compile(graph::make_plan_for(*backend_, std::move(made->graph.graph)),
-                                                  stores_.weights, stores_.states));
+    VKFORMER_TRY(made->program, compile(std::move(made->graph.graph)));
     known = std::move(made);
     return known.get();
 }
 
 /// What the first step of every row reads.
 Result<void> SpeechSession::start(Step& step, std::span<const std::int32_t> given, std::uint64_t seed) {
-    const std::size_t rows = options_.batch, positions = options_.rules.generation.max_steps;
+    const std::size_t rows = batch_->rows, positions = options_.rules.generation.max_steps;
     std::vector<std::int32_t> all(rows * positions, -1);
     for (std::size_t row = 0; row < rows; ++row)
         std::ranges::copy(given, all.begin() + static_cast<std::ptrdiff_t>(row * positions));
@@ -151,9 +168,9 @@ Result<std::int32_t> SpeechSession::likeliest(std::span<const std::int32_t> choi
 /// The token's probability in each row, among all tokens, after the step that has run.
 Result<std::vector<double>> SpeechSession::probability_of(Step& step, std::int32_t token) const {
     VKFORMER_TRY(const auto logits, read_tensor<float>(*step.program, step.graph.logits));
-    const std::size_t vocab = logits.size() / options_.batch;
+    const std::size_t vocab = logits.size() / batch_->rows;
     std::vector<double> probabilities;
-    for (std::size_t row = 0; row < options_.batch; ++row) {
+    for (std::size_t row = 0; row < batch_->rows; ++row) {
         const auto own = std::span(logits).subspan(row * vocab, vocab);
         const double largest = *std::ranges::max_element(own);
         double total = 0;
@@ -187,9 +204,9 @@ Result<std::vector<Utterance>> SpeechSession::collect(Step& step, const SpeechRe
         Utterance& utterance = utterances[row];
         // The step at position t chooses the token at t + 1.
         for (std::size_t t = request.given.size() - 1; t + 1 < request.max_length; ++t) {
-            if (history[t * options_.batch + row] == kNoChoice) return no_choice();
-            utterance.tokens.push_back(history[t * options_.batch + row]);
-            utterance.log_probs.push_back(scores[t * options_.batch + row]);
+            if (history[t * batch_->rows + row] == kNoChoice) return no_choice();
+            utterance.tokens.push_back(history[t * batch_->rows + row]);
+            utterance.log_probs.push_back(scores[t * batch_->rows + row]);
             utterance.log_prob += utterance.log_probs.back();
             if (utterance.tokens.back() == options_.rules.generation.eos) break;
         }
@@ -203,7 +220,7 @@ Result<std::vector<Utterance>> SpeechSession::write_down(const SpeechRequest& re
     VKFORMER_CHECK(start(*made, request.given, request.seed));
     Program& program = *made->program;
     std::uint32_t done = 0;
-    std::vector<double> no_speech(options_.batch, 0);
+    std::vector<double> no_speech(batch_->rows, 0);
     if (request.no_speech >= 0) {
         const auto at = std::ranges::find(request.given, options_.rules.generation.decoder_start);
         done = static_cast<std::uint32_t>(at - request.given.begin()) + 1;
@@ -236,20 +253,19 @@ Result<SpeechSession::Aligner*> SpeechSession::aligner(std::size_t tokens) {
     const std::vector<models::AlignmentHead>& heads = options_.alignment_heads;
     const auto len = static_cast<std::uint32_t>(
         std::min<std::size_t>(std::bit_ceil(std::max(tokens, kLeast)), options_.rules.generation.max_steps));
-    std::shared_ptr<Aligner>& known = aligners_[len];
+    std::shared_ptr<Aligner>& known = batch_->aligners[len];
     if (known) return known.get();
     std::vector<std::uint32_t> layers;
     for (const models::AlignmentHead& head : heads) layers.push_back(head.layer);
     std::ranges::sort(layers);
     layers.erase(std::ranges::unique(layers).begin(), layers.end());
     auto made = std::make_shared<Aligner>();
-    VKFORMER_TRY(made->tokens, made->graph.input("decoder_input_ids", DType::i32, {options_.batch, len}));
+    VKFORMER_TRY(made->tokens, made->graph.input("decoder_input_ids", DType::i32, {batch_->rows, len}));
     VKFORMER_TRY(made->target, model_->add_known_target(made->graph, layout(), made->tokens, layers));
     const std::uint64_t has_heads = made->graph.shape(made->target.attention[0].weights)[1];
     for (const models::AlignmentHead& head : heads)
         if (head.head >= has_heads) return invalid("the decoder has no head " + std::to_string(head.head));
-    VKFORMER_TRY(made->program, backend_->compile(graph::make_plan_for(*backend_, std::move(made->graph)),
-                                                  stores_.weights, stores_.states));
+    VKFORMER_TRY(made->program, compile(std::move(made->graph)));
     known = std::move(made);
     return known.get();
 }

@@ -7,7 +7,6 @@
 #include <span>
 #include <vector>
 
-#include "decoding/run_script.hpp"
 #include "decoding/speech_steps.hpp"
 #include "graph/program.hpp"
 #include "models/speech_config.hpp"
@@ -16,7 +15,7 @@ namespace vkformer::decoding {
 
 struct SpeechSessionOptions {
     SpeechRules rules;
-    std::uint32_t batch = 1;   ///< windows that are heard together
+    std::uint32_t batch = 1;   ///< windows that are heard together at most
     DType dtype = DType::f32;  ///< of activations and caches; log-probabilities are always f32
     models::WeightFormat weights = models::WeightFormat::as_filed;
     std::vector<models::AlignmentHead> alignment_heads = {};  ///< for align(): see models::check_alignment
@@ -47,7 +46,8 @@ struct AlignmentRequest {
     std::span<const std::uint32_t> positions;  ///< of each window: those of the encoder that are sound, at least one
 };
 
-/// Not thread-safe. The backend and the model outlive the session.
+/// Fewer windows than the batch holds take the rows of the next power of two, with programs and caches of their own. Not thread-safe.
+/// The backend and the model outlive the session.
 class SpeechSession {
 public:
     /// Errors: InvalidArgument (tokens that the model does not know, a model that does not hear).
@@ -75,9 +75,19 @@ private:
     struct Encoder;
     struct Step;
     struct Aligner;
+    /// Programs for one number of rows, which share their caches.
+    struct Batch {
+        std::uint32_t rows = 0;
+        std::shared_ptr<graph::TensorStore> states;
+        std::shared_ptr<Encoder> encoder;
+        std::map<float, std::shared_ptr<Step>> steps;                // by temperature
+        std::map<std::uint32_t, std::shared_ptr<Aligner>> aligners;  // by tokens
+    };
 
     SpeechSession(graph::Backend& backend, const models::EncoderDecoder& model, const SpeechSessionOptions& options);
+    Batch& batch_for(std::size_t windows);
     models::DecodeLayout layout() const;
+    Result<std::unique_ptr<graph::Program>> compile(graph::Graph graph) const;
     Result<void> check(const SpeechRequest& request) const;
     Result<Step*> step(float temperature);
     Result<void> start(Step& step, std::span<const std::int32_t> given, std::uint64_t seed);
@@ -89,11 +99,10 @@ private:
     graph::Backend* backend_;
     const models::EncoderDecoder* model_;
     SpeechSessionOptions options_;
-    SessionStores stores_;
-    std::shared_ptr<Encoder> encoder_;
-    std::map<float, std::shared_ptr<Step>> steps_;                // by temperature
-    std::map<std::uint32_t, std::shared_ptr<Aligner>> aligners_;  // by tokens
-    std::size_t heard_ = 0;                                       // windows
+    std::shared_ptr<graph::TensorStore> weights_;
+    std::map<std::uint32_t, std::unique_ptr<Batch>> batches_;  // by rows
+    Batch* batch_ = nullptr;                                   // that heard last
+    std::size_t heard_ = 0;                                    // windows
 };
 
 }  // namespace vkformer::decoding
