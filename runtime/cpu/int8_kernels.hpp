@@ -39,13 +39,17 @@ struct Int8Kernels {
     /// Weight rows of a panel, and rows of x of a tile: the sums of their products stay in registers. Rows that are left over make a
     /// small tile, where they fit into one.
     std::size_t panel_columns, tile_rows, small_tile_rows;
+    /// Up to so many rows of x, dot products take less time than a tile, for which the weight rows are laid out anew.
+    std::size_t dot_rows;
     /// What a group takes: with all rows of a panel, with each row of a tile.
     std::size_t panel_bytes, tile_row_bytes;
 
     /// One row: groups · 32 quants, `groups` scales and totals.
     void (*quantize)(const float* x, std::size_t groups, std::int8_t* quants, float* scales, float* totals);
-    /// y[r · stride] += Σ_i x[r, i] · w[i], of a row's bytes.
-    void (*add_dots)(const std::byte* weight_row, const QuantizedRows& x, float* y, std::size_t stride);
+    /// y[r · stride + c] += Σ_i x[r, i] · w[c, i], of the bytes of `columns` weight rows that lie row_bytes apart. A sum is the same
+    /// whichever rows are with it.
+    void (*add_dots)(const std::byte* weight, std::size_t row_bytes, std::size_t columns, const QuantizedRows& x,
+                     float* y, std::size_t stride);
 
     /// `rows` rows of x, `stride` apart, as `add_tile` reads a tile of tile_rows or small_tile_rows (`size`); those that lack are zeros.
     /// tile: size · groups · tile_row_bytes.

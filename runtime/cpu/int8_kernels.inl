@@ -191,7 +191,7 @@ void quantize(const float* x, std::size_t groups, std::int8_t* quants, float* sc
         totals[g] = group.scale * static_cast<float>(group.sums[0] + group.sums[1]);
     }
     if constexpr (Format::kPairs)
-        for (std::size_t g = 0; g < groups / kGroups * kGroups; g += 2) exchange_halves(quants + g * kGroup);
+        for (std::size_t g = 0; g + 2 <= groups; g += 2) exchange_halves(quants + g * kGroup);
 }
 
 // ---- few rows of x: dot products with the bytes of the file --------------------------------------------------------------------
@@ -202,7 +202,16 @@ struct DotSums {
     Floats minimums[rows] = {};
 };
 
-/// `count` groups from `first_group` on, eight or one.
+/// The first `count` lanes, eight, two or one; the others are zeros.
+template <std::size_t count>
+inline Floats some_floats(const float* from) {
+    if constexpr (count == kGroups)
+        return load<Floats>(from);
+    else
+        return first_lanes(from[0], count == 2 ? from[1] : 0);
+}
+
+/// `count` groups from `first_group` on: eight, two or one.
 template <class Format, std::size_t rows, std::size_t count>
 inline void add_groups(const std::byte* block, const QuantizedRows& x, std::size_t first_group,
                        DotSums<Format, rows>& sums) {
@@ -212,15 +221,15 @@ inline void add_groups(const std::byte* block, const QuantizedRows& x, std::size
     float scales[rows][Format::kHalves][count];
     for (std::size_t r = 0; r < rows; ++r) {
         const std::size_t at = r * x.groups + first_group;
-        const Floats of_x = count == 1 ? Floats{x.scales[at]} : load<Floats>(x.scales + at);
+        const Floats of_x = some_floats<count>(x.scales + at);
         for (std::size_t h = 0; h < Format::kHalves; ++h) {
             const Floats product = d[h] * of_x;
             __builtin_memcpy(scales[r][h], &product, sizeof scales[r][h]);
         }
         if constexpr (!Format::kSigned && Format::kHalves == 1)
-            sums.minimums[r] += minimum * (count == 1 ? Floats{x.totals[at]} : load<Floats>(x.totals + at));
+            sums.minimums[r] += minimum * some_floats<count>(x.totals + at);
     }
-    if constexpr (Format::kPairs && count == kGroups) {
+    if constexpr (Format::kPairs && count > 1) {
 #pragma GCC unroll 8
         for (std::size_t g = 0; g < count; g += 2) {
             const Ints first = Format::pair(block, g, 0), second = Format::pair(block, g, 1);
@@ -245,22 +254,43 @@ inline void add_groups(const std::byte* block, const QuantizedRows& x, std::size
     }
 }
 
+/// A weight row times all rows of x: lanes[r][column], which are still to be added up.
 template <class Format, std::size_t rows>
-void add_row_dots(const std::byte* weight_row, const QuantizedRows& x, float* y, std::size_t stride) {
+inline void dot_row(const std::byte* weight_row, const QuantizedRows& x, std::size_t column,
+                    DotFloats (&lanes)[rows][kDotColumns]) {
     DotSums<Format, rows> sums;
     std::size_t g = 0;
     for (; g + kGroups <= x.groups; g += kGroups, weight_row += kBytesOfEight<Format>)
         add_groups<Format, rows, kGroups>(weight_row, x, g, sums);
-    if constexpr (Format::kOneGroup)
-        for (; g < x.groups; ++g, weight_row += Format::kBytes) add_groups<Format, rows, 1>(weight_row, x, g, sums);
+    if constexpr (Format::kOneGroup) {
+        for (; g + 2 <= x.groups; g += 2, weight_row += 2 * Format::kBytes)
+            add_groups<Format, rows, 2>(weight_row, x, g, sums);
+        if (g < x.groups) add_groups<Format, rows, 1>(weight_row, x, g, sums);
+    }
     for (std::size_t r = 0; r < rows; ++r)
-        y[r * stride] += dot_sum(sums.products[r][0] + sums.products[r][1], sums.minimums[r]);
+        lanes[r][column] = dot_lanes(sums.products[r][0] + sums.products[r][1], sums.minimums[r]);
+}
+
+/// The lanes of some weight rows are added up together: those of one would wait for each other.
+template <class Format, std::size_t rows>
+void add_row_dots(const std::byte* weight, std::size_t row_bytes, std::size_t columns, const QuantizedRows& x, float* y,
+                  std::size_t stride) {
+    for (std::size_t first = 0; first < columns; first += kDotColumns) {
+        const std::size_t some = columns - first < kDotColumns ? columns - first : kDotColumns;
+        DotFloats lanes[rows][kDotColumns];
+        for (std::size_t c = 0; c < some; ++c) dot_row<Format, rows>(weight + (first + c) * row_bytes, x, c, lanes);
+        for (std::size_t r = 0; r < rows; ++r) {
+            for (std::size_t c = some; c < kDotColumns; ++c) lanes[r][c] = DotFloats{};
+            add_to_row(sums_of(lanes[r]), some, y + r * stride + first);
+        }
+    }
 }
 
 template <class Format>
-void add_dots(const std::byte* weight_row, const QuantizedRows& x, float* y, std::size_t stride) {
-    if (x.rows == 1) return add_row_dots<Format, 1>(weight_row, x, y, stride);
-    add_row_dots<Format, 2>(weight_row, x, y, stride);
+void add_dots(const std::byte* weight, std::size_t row_bytes, std::size_t columns, const QuantizedRows& x, float* y,
+              std::size_t stride) {
+    if (x.rows == 1) return add_row_dots<Format, 1>(weight, row_bytes, columns, x, y, stride);
+    add_row_dots<Format, 2>(weight, row_bytes, columns, x, y, stride);
 }
 
 // ---- more rows: tiles of x and panels of weights, a group at a time ------------------------------------------------------------
@@ -375,6 +405,7 @@ template <class Format>
 constexpr Int8Kernels kInt8 = {.panel_columns = kPanelColumns,
                                .tile_rows = kTileRows,
                                .small_tile_rows = kSmallTileRows,
+                               .dot_rows = kDotRows,
                                .panel_bytes = Panel<Format>::kBytes,
                                .tile_row_bytes = Panel<Format>::kTileRowBytes,
                                .quantize = quantize<Format>,

@@ -20,10 +20,12 @@ inline FourInts add_products(FourInts sums, FourInts w, FourInts s) {
 
 // ---- formats -------------------------------------------------------------------------------------------------------------------
 
-/// d of `count` blocks that lie `bytes` apart: 8, or 1 and zeros.
+inline Floats first_lanes(float first, float second) { return {{first, second}, {}}; }
+
+/// d of `count` blocks that lie `bytes` apart: 8; or 2 or 1, and zeros.
 template <std::size_t count>
 inline Floats block_scales(const std::byte* block, std::size_t bytes) {
-    if constexpr (count == 1) return Floats{{half_at(block)}, {}};
+    if constexpr (count <= 2) return first_lanes(half_at(block), count == 2 ? half_at(block + bytes) : 0);
     const auto half = [&](std::size_t i) { return load<std::uint16_t>(block + i * bytes); };
     const uint16x4_t lower = {half(0), half(1), half(2), half(3)}, upper = {half(4), half(5), half(6), half(7)};
     return {(FourFloats)vcvt_f32_f16(vreinterpret_f16_u16(lower)),
@@ -104,6 +106,8 @@ inline QuantizedGroup quantize_group(const float* x, std::int8_t* quants) {
 // ---- few rows of x -------------------------------------------------------------------------------------------------------------
 
 constexpr bool kHasPairs = false;
+constexpr std::size_t kDotRows = 2;
+constexpr std::size_t kDotColumns = 8;  // weight rows whose sums make a vector
 using DotFloats = FourFloats;
 inline Ints two_of_sixteen(const std::byte*, const std::byte*) { return Ints{}; }
 inline void exchange_halves(std::int8_t*) {}
@@ -123,9 +127,17 @@ inline void add_group(DotFloats& sum, Ints quants, Ints of_x, const float* scale
     }
 }
 
-inline float dot_sum(DotFloats products, Floats minimums) {
-    return sum_of(products - (minimums.lower + minimums.upper));
+inline DotFloats dot_lanes(DotFloats products, Floats minimums) {
+    return products - (minimums.lower + minimums.upper);
 }
+
+inline FourFloats sums_of_four(const DotFloats* lanes) {
+    return (FourFloats)vpaddq_f32(vpaddq_f32((float32x4_t)lanes[0], (float32x4_t)lanes[1]),
+                                  vpaddq_f32((float32x4_t)lanes[2], (float32x4_t)lanes[3]));
+}
+
+/// A lane for the sum of each.
+inline Floats sums_of(const DotFloats (&lanes)[kDotColumns]) { return {sums_of_four(lanes), sums_of_four(lanes + 4)}; }
 
 // ---- more rows of x ------------------------------------------------------------------------------------------------------------
 

@@ -48,6 +48,11 @@ constexpr std::size_t kTileRows = 16, kSmallTileRows = 8;
 #else
 constexpr std::size_t kTileRows = 8, kSmallTileRows = 8;
 #endif
+#if defined(VKFORMER_HAS_AVX512_VNNI) || defined(VKFORMER_HAS_AVX_VNNI)
+constexpr std::size_t kDotRows = 2;
+#else
+constexpr std::size_t kDotRows = 4;
+#endif
 constexpr std::size_t kPanelColumns = 8;
 
 /// Which quants of a panel have signs: none; those of formats that have them, whose products with a sign would not fit 16 bits.
@@ -58,10 +63,12 @@ constexpr Signs kPanelSigns = Signs::none;
 constexpr Signs kPanelSigns = Signs::as_format;
 #endif
 
-/// d of `count` blocks that lie `bytes` apart: 8, or 1 and zeros.
+inline Floats first_lanes(float first, float second) { return Floats{first, second}; }
+
+/// d of `count` blocks that lie `bytes` apart: 8; or 2 or 1, and zeros.
 template <std::size_t count>
 inline Floats block_scales(const std::byte* block, std::size_t bytes) {
-    if constexpr (count == 1) return Floats{half_at(block)};
+    if constexpr (count <= 2) return first_lanes(half_at(block), count == 2 ? half_at(block + bytes) : 0);
     __m128i halves = _mm_setzero_si128();
     const auto half = [&](std::size_t i) { return static_cast<int>(load<std::uint16_t>(block + i * bytes)); };
     halves = _mm_insert_epi16(halves, half(0), 0);
@@ -142,6 +149,7 @@ inline Ints minus_in_bytes(Ints bytes) {
 // ---- few rows of x -------------------------------------------------------------------------------------------------------------
 
 constexpr bool kHasPairs = true;
+constexpr std::size_t kDotColumns = 8;  // weight rows whose sums make a vector
 using DotFloats = Floats;
 
 /// Sixteen bytes of each.
@@ -171,12 +179,31 @@ inline void add_group(DotFloats& sum, Ints quants, Ints of_x, const float* scale
 
 /// The same of two groups, of which `first` and of_x have the first halves; their scales are neighbours.
 inline void add_pair(DotFloats& sum, Ints first, Ints second, const std::int8_t* of_x, const float* scales) {
+#if defined(VKFORMER_HAS_AVX512_VNNI) || defined(VKFORMER_HAS_AVX_VNNI)
     const Ints products =
         add_products(add_products(Ints{}, first, load<Ints>(of_x)), second, load<Ints>(of_x + kGroup));
+#else
+    // A pair has nibbles: sums of four products fit 16 bits.
+    const __m256i fours = _mm256_add_epi16(_mm256_maddubs_epi16((__m256i)first, load<__m256i>(of_x)),
+                                           _mm256_maddubs_epi16((__m256i)second, load<__m256i>(of_x + kGroup)));
+    const Ints products = (Ints)_mm256_madd_epi16(fours, _mm256_set1_epi16(1));
+#endif
     sum += as_numbers(products) * two_scales(&scales[0], &scales[1]);
 }
 
-inline float dot_sum(DotFloats products, Floats minimums) { return sum_of(products - minimums); }
+inline DotFloats dot_lanes(DotFloats products, Floats minimums) { return products - minimums; }
+
+/// Of each half of four vectors the sums.
+inline __m256 sums_of_four(const DotFloats* lanes) {
+    return _mm256_hadd_ps(_mm256_hadd_ps((__m256)lanes[0], (__m256)lanes[1]),
+                          _mm256_hadd_ps((__m256)lanes[2], (__m256)lanes[3]));
+}
+
+/// A lane for the sum of each.
+inline Floats sums_of(const DotFloats (&lanes)[kDotColumns]) {
+    const __m256 first = sums_of_four(lanes), second = sums_of_four(lanes + 4);
+    return (Floats)_mm256_permute2f128_ps(first, second, 0x20) + (Floats)_mm256_permute2f128_ps(first, second, 0x31);
+}
 
 // ---- more rows of x ------------------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cpu/aligned_bytes.hpp"
+#include "cpu/float_kernels.hpp"
 #include "cpu/float_product.hpp"
 #include "cpu/int8_kernels.hpp"
 #include "cpu/packed_dot.hpp"
@@ -14,9 +15,11 @@
 namespace vkformer::cpu {
 namespace {
 
-/// Up to so many rows of x go through dot products with packed rows. Making floats of a row takes about as long as one of those, and a
-/// product with floats less than half.
-constexpr std::size_t kDotRows = 2;
+/// Up to so many rows of x go through dot products with packed rows. Making floats of a row in blocks takes about as long as one of those,
+/// and a product with floats less than half; halves become floats on the way.
+std::size_t most_dot_rows(DType dtype) { return is_quantized(dtype) ? 2 : 6; }
+/// Up to so many, some rows of the weight at a time become floats in a first cache; to lay them out as a panel takes longer than it gives.
+constexpr std::size_t kRowsInCache = 16;
 
 std::size_t rows_of(const TensorData& part, std::size_t in) { return part.shape.element_count() / in; }
 
@@ -46,6 +49,38 @@ void add_dots(const PackedRows& weight, std::size_t count, std::span<const float
                  });
 }
 
+/// The same by a few rows at a time, which become floats in a first cache and meet all of x there.
+void add_in_cache(const PackedRows& weight, std::size_t count, std::span<const float> x, std::size_t rows, float* y,
+                  std::size_t stride) {
+    // As many columns as tiles take; rows do not lie a power of two apart.
+    constexpr std::size_t kColumns = 12, kDepth = 512, kStride = kDepth + 16;
+    const std::size_t parts = (weight.in + kDepth - 1) / kDepth, step = block_elements(weight.dtype);
+    const std::size_t each = ((weight.in + parts - 1) / parts + step - 1) / step * step;
+    const std::size_t groups = (count + kColumns - 1) / kColumns;
+    const std::size_t slice = slice_of_weight(groups, kColumns * weight.in * rows, kColumns * weight.row_bytes);
+    parallel_for(groups, slice, [&](std::size_t first, std::size_t last, std::size_t) {
+        alignas(64) float made[kColumns * kStride];
+        const std::size_t end = std::min(last * kColumns, count);
+        for (std::size_t o = first * kColumns; o < end; o += kColumns) {
+            const std::size_t columns = std::min(kColumns, end - o);
+            for (std::size_t i = 0; i < weight.in; i += each) {
+                const std::size_t depth = std::min(each, weight.in - i);
+                for (std::size_t c = 0; c < columns; ++c)
+                    weight.kernels.unpack(weight.row(o + c) + bytes_of(weight.dtype, i), depth, made + c * kStride);
+                float_kernels().add_products({.rows = rows,
+                                              .columns = columns,
+                                              .depth = depth,
+                                              .x = x.data() + i,
+                                              .x_stride = weight.in,
+                                              .w = made,
+                                              .w_stride = kStride,
+                                              .y = y + o,
+                                              .y_stride = stride});
+            }
+        }
+    });
+}
+
 /// The same by panels of unpacked rows, each a thread's own: a BLAS would want all of the weight as floats, and threads of its own.
 void add_panels(const PackedRows& weight, std::size_t count, std::span<const float> x, std::size_t rows, float* y,
                 std::size_t stride) {
@@ -69,8 +104,6 @@ std::vector<float> arranged(const PackedKernels& kernels, std::span<const float>
 
 // ---- activations in 8 bits -----------------------------------------------------------------------------------------------------
 
-/// Up to so many rows of x, dot products with packed rows: making panels and multiplying eight rows takes as long as three of them.
-constexpr std::size_t kInt8DotRows = 2;
 /// Up to so many rows of an expert's, one by one with those of all others: its own panels would keep the threads waiting for each other.
 constexpr std::size_t kInt8SingleRows = 4;
 /// Groups of a panel at most, a multiple of what the largest block has: 8192 elements of eight rows take 72 KiB or 80 of a second cache.
@@ -84,12 +117,12 @@ class Int8Product {
 public:
     Int8Product(const Int8Kernels& kernels, std::span<const float> x, std::size_t rows, std::size_t in)
         : kernels_(kernels), rows_(rows), groups_(in / kInt8Group) {
-        rows <= kInt8DotRows ? quantize(x) : make_tiles(x);
+        rows <= kernels_.dot_rows ? quantize(x) : make_tiles(x);
     }
 
     /// y[r · stride + o] += weight row o · x row r, for all o below `count`.
     void add(const PackedRows& weight, std::size_t count, float* y, std::size_t stride) const {
-        rows_ <= kInt8DotRows ? add_dots(weight, count, y, stride) : add_panels(weight, count, y, stride);
+        rows_ <= kernels_.dot_rows ? add_dots(weight, count, y, stride) : add_panels(weight, count, y, stride);
     }
 
 private:
@@ -110,8 +143,8 @@ private:
                                                       .quants = quants_.data() + r * groups_ * kInt8Group,
                                                       .scales = scales_.data() + r * groups_,
                                                       .totals = scales_.data() + (rows_ + r) * groups_};
-                             for (std::size_t o = first; o < last; ++o)
-                                 kernels_.add_dots(weight.row(o), rows, y + r * stride + o, stride);
+                             kernels_.add_dots(weight.row(first), weight.row_bytes, last - first, rows,
+                                               y + r * stride + first, stride);
                          }
                      });
     }
@@ -198,13 +231,15 @@ private:
 void add_float_products(std::span<const float> x, const PackedWeight& weight, const LinearDims& dims,
                         std::span<float> y) {
     const auto [rows, in, out] = dims;
-    const bool is_few = rows <= kDotRows;
+    const bool is_few = rows <= most_dot_rows(weight.dtype);
     const std::vector<float> few = is_few ? arranged(*packed_kernels(weight.dtype), x, rows, in) : std::vector<float>();
     std::size_t first = 0;
     for (const TensorData& part : weight.parts) {
         const std::size_t count = rows_of(part, in);
         if (is_few)
             add_dots(rows_in(weight, part), count, few, rows, y.data() + first, out);
+        else if (rows <= kRowsInCache)
+            add_in_cache(rows_in(weight, part), count, x, rows, y.data() + first, out);
         else
             add_panels(rows_in(weight, part), count, x, rows, y.data() + first, out);
         first += count;
@@ -253,7 +288,7 @@ public:
                                 .scales = scales_.data() + 2 * r * groups_,
                                 .totals = scales_.data() + (2 * r + 1) * groups_};
         std::fill_n(y, count, 0.0f);
-        for (std::size_t o = 0; o < count; ++o) int8_->add_dots(weight.row(o), row, y + o, 1);
+        int8_->add_dots(weight.bytes, weight.row_bytes, count, row, y, 0);
     }
 
 private:
@@ -292,7 +327,7 @@ PackedWeight rows_of(const PackedWeight& weight, std::size_t first, std::size_t 
     return some;
 }
 
-std::size_t most_single_rows(const PackedWeight& weight) { return weight.int8 ? kInt8SingleRows : kDotRows; }
+std::size_t most_single_rows(const PackedWeight& weight) { return weight.int8 ? kInt8SingleRows : most_dot_rows(weight.dtype); }
 
 void packed_row_products(std::span<const float> x, const PackedWeight& weight, std::span<const RowProduct> products,
                          std::size_t out, std::span<float> y) {
