@@ -20,7 +20,7 @@ inline FourInts add_products(FourInts sums, FourInts w, FourInts s) {
 
 // ---- formats -------------------------------------------------------------------------------------------------------------------
 
-inline Floats first_lanes(float first, float second) { return {{first, second}, {}}; }
+inline Floats first_lanes(float first, float second) { return {FourFloats{first, second}, FourFloats{}}; }
 
 /// d of `count` blocks that lie `bytes` apart: 8; or 2 or 1, and zeros.
 template <std::size_t count>
