@@ -290,7 +290,11 @@ SECTIONS = {"ops": ops_section, "peer_ops": peer_ops_section, "models": models_s
 
 
 def place_title(report):
-    return "The CPU backend" if report["driver"] == "" else report["driver"]
+    """The driver; of the CPU backend, at the place cpu-avx2, say, what the processor is left with."""
+    if report["driver"]:
+        return report["driver"]
+    _, _, has = report["place"].partition("-")
+    return "The CPU backend" + (f", {has.upper()}" if has else "")
 
 
 def make(reports):
