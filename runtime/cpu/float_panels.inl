@@ -152,4 +152,10 @@ inline void add_float_product_in_place(const ProductOperands& o) {
     for (; row + kLeastRows <= o.rows; row += kLeastRows) add_product_rows<kLeastRows>(o, row);
 }
 
-constexpr FloatPanelKernels kFloatPanels = {kFloatPanelColumns, interleave, add_float_tile, add_float_product_in_place};
+#if defined(VKFORMER_HAS_AVX2) && !defined(VKFORMER_HAS_AVX512)
+constexpr std::size_t kRowsInCache = 16;
+#else
+constexpr std::size_t kRowsInCache = 0;
+#endif
+constexpr FloatPanelKernels kFloatPanels = {kFloatPanelColumns, kRowsInCache, interleave, add_float_tile,
+                                            add_float_product_in_place};

@@ -20,6 +20,9 @@ inline constexpr std::size_t kLeastPanelUses = 64;
 /// Tiles of x times panels of w: their sums stay in registers.
 struct FloatPanelKernels {
     std::size_t panel_columns;  // rows of w that make a panel
+    /// Up to so many rows of x, rows of w that have to be made are rather multiplied where they were put, in a cache: to lay them out as a
+    /// panel takes longer than it gives. As it was measured; 0 where it was not.
+    std::size_t rows_in_cache;
     /// `count` rows, `stride` apart, `depth` elements of each, side by side: out[i · width + r] = rows[r · stride + i], with width
     /// panel_columns or kFloatTileRows. For r from `count` on zeros, up to the end of a vector or tile.
     void (*interleave)(const float* rows, std::size_t stride, std::size_t count, std::size_t width, std::size_t depth,

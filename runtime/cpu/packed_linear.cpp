@@ -18,8 +18,6 @@ namespace {
 /// Up to so many rows of x go through dot products with packed rows. Making floats of a row in blocks takes about as long as one of those,
 /// and a product with floats less than half; halves become floats on the way.
 std::size_t most_dot_rows(DType dtype) { return is_quantized(dtype) ? 2 : 6; }
-/// Up to so many, some rows of the weight at a time become floats in a first cache; to lay them out as a panel takes longer than it gives.
-constexpr std::size_t kRowsInCache = 16;
 
 std::size_t rows_of(const TensorData& part, std::size_t in) { return part.shape.element_count() / in; }
 
@@ -105,7 +103,7 @@ std::vector<float> arranged(const PackedKernels& kernels, std::span<const float>
 // ---- activations in 8 bits -----------------------------------------------------------------------------------------------------
 
 /// Up to so many rows of an expert's, one by one with those of all others: its own panels would keep the threads waiting for each other.
-constexpr std::size_t kInt8SingleRows = 4;
+constexpr std::size_t kInt8SingleRows = 4, kSingleRows = 2;
 /// Groups of a panel at most, a multiple of what the largest block has: 8192 elements of eight rows take 72 KiB or 80 of a second cache.
 constexpr std::size_t kPanelGroups = 256;
 /// Up to so many tiles, one panel after the other: the weight is read from front to back, as fast as memory goes. Beyond, so many panels
@@ -135,18 +133,19 @@ private:
     }
 
     void add_dots(const PackedRows& weight, std::size_t count, float* y, std::size_t stride) const {
-        parallel_for(count, slice_of_weight(count, weight.in * rows_, weight.row_bytes),
-                     [&](std::size_t first, std::size_t last, std::size_t) {
-                         for (std::size_t r = 0; r < rows_; r += kMostDotRows) {
-                             const QuantizedRows rows{.rows = std::min(kMostDotRows, rows_ - r),
-                                                      .groups = groups_,
-                                                      .quants = quants_.data() + r * groups_ * kInt8Group,
-                                                      .scales = scales_.data() + r * groups_,
-                                                      .totals = scales_.data() + (rows_ + r) * groups_};
-                             kernels_.add_dots(weight.row(first), weight.row_bytes, last - first, rows,
-                                               y + r * stride + first, stride);
-                         }
-                     });
+        // Eight weight rows are added up together.
+        const std::size_t slice = slice_of_weight(count, weight.in * rows_, weight.row_bytes);
+        parallel_for(count, (slice + 7) / 8 * 8, [&](std::size_t first, std::size_t last, std::size_t) {
+            for (std::size_t r = 0; r < rows_; r += kMostDotRows) {
+                const QuantizedRows rows{.rows = std::min(kMostDotRows, rows_ - r),
+                                         .groups = groups_,
+                                         .quants = quants_.data() + r * groups_ * kInt8Group,
+                                         .scales = scales_.data() + r * groups_,
+                                         .totals = scales_.data() + (rows_ + r) * groups_};
+                kernels_.add_dots(weight.row(first), weight.row_bytes, last - first, rows, y + r * stride + first,
+                                  stride);
+            }
+        });
     }
 
     /// Tiles of as many rows as fit; the last may be a small one. Each tile's groups are neighbours.
@@ -238,7 +237,7 @@ void add_float_products(std::span<const float> x, const PackedWeight& weight, co
         const std::size_t count = rows_of(part, in);
         if (is_few)
             add_dots(rows_in(weight, part), count, few, rows, y.data() + first, out);
-        else if (rows <= kRowsInCache)
+        else if (rows <= float_panel_kernels().rows_in_cache)
             add_in_cache(rows_in(weight, part), count, x, rows, y.data() + first, out);
         else
             add_panels(rows_in(weight, part), count, x, rows, y.data() + first, out);
@@ -327,7 +326,7 @@ PackedWeight rows_of(const PackedWeight& weight, std::size_t first, std::size_t 
     return some;
 }
 
-std::size_t most_single_rows(const PackedWeight& weight) { return weight.int8 ? kInt8SingleRows : most_dot_rows(weight.dtype); }
+std::size_t most_single_rows(const PackedWeight& weight) { return weight.int8 ? kInt8SingleRows : kSingleRows; }
 
 void packed_row_products(std::span<const float> x, const PackedWeight& weight, std::span<const RowProduct> products,
                          std::size_t out, std::span<float> y) {
