@@ -7,7 +7,7 @@
 
 namespace vkformer {
 
-/// Bytes, now. A model's weights and caches are made by its first call, what the call works with grows with the largest one.
+/// Bytes, now. A model's weights and caches are made by its first call, further caches by calls with another number of texts or windows.
 struct DeviceMemory {
     /// Copied to the device, or read where the host has them (by the CPU backend, by Vulkan devices that are CPUs, and what Offload says).
     std::uint64_t weights = 0;

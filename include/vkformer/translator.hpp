@@ -111,7 +111,7 @@ public:
 
     using Progress = std::function<void(std::size_t done, std::size_t total)>;
 
-    /// One translation per text, in order; texts of like length are decoded together, which changes no result. Blank texts
+    /// One translation per text, in order; texts of like length are decoded together, which changes no token but by rounding. Blank texts
     /// stay blank. Errors: InvalidArgument (a text with more tokens than the model takes; says which one), DeviceLost, Vulkan,
     /// out of memory.
     Result<std::vector<Translation>> translate(std::span<const std::string> texts, const Progress& progress = {});

@@ -2,6 +2,7 @@
 #include "vkformer/transcriber.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -94,7 +95,7 @@ struct Transcriber::Impl {
     api::OpenedBackend device;
     std::optional<VoiceActivityDetector> vad;
     bool filters = false;                                             // what is no speech is not heard
-    std::optional<decoding::SpeechSession> session;                   // for as many windows as a call had so far
+    std::optional<decoding::SpeechSession> session;                   // made by the first call
     decoding::WordBounds word_bounds = decoding::WordBounds::spaces;  // of the language of the prefix
 
     /// Spectrogram frames of a window; two make a position of the encoder.
@@ -117,8 +118,10 @@ struct Transcriber::Impl {
 
 Result<void> Transcriber::Impl::make_session(std::size_t windows) {
     const std::size_t batch = options.batch > 0 ? options.batch : std::min(windows, kDefaultWindowBatch);
-    if (session && session->options().batch >= batch) return {};
-    session.reset();  // and its memory
+    if (session) {
+        if (session->options().batch < batch) session->grow(static_cast<std::uint32_t>(std::bit_ceil(batch)));
+        return {};
+    }
     decoding::SpeechSessionOptions wanted = {.rules = {.generation = speech.generation, .timestamps = {}},
                                              .batch = static_cast<std::uint32_t>(batch),
                                              .dtype = dtype_of(options),

@@ -2,6 +2,7 @@
 #include "vkformer/translator.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "api/generation_workload.hpp"
@@ -88,7 +89,7 @@ struct Translator::Impl {
     std::optional<SourceLanguage> language;
     api::OpenedBackend device;
     std::shared_ptr<graph::TensorStore> weights;
-    std::optional<decoding::Session> session{};      // for as many texts as a call had so far
+    std::optional<decoding::Session> session{};      // made by the first call
     std::optional<decoding::TargetScorer> scorer{};  // made by the first call that asks
 
     /// Without the text that ended it, which does not begin among the tokens `given`.
@@ -339,8 +340,9 @@ void end_at(const std::vector<std::string>& stops, const text::Tokenizer& tokeni
 Result<std::vector<decoding::Hypothesis>> Translator::Impl::generate(std::span<const decoding::Source> sources,
                                                                      const Progress& progress) {
     const std::size_t batch = options.batch > 0 ? options.batch : std::min(sources.size(), kDefaultTextBatch);
-    if (!session || session->options().batch < batch) {
-        session.reset();  // and its caches
+    if (session && session->options().batch < batch)
+        session->grow(static_cast<std::uint32_t>(std::bit_ceil(batch)));
+    if (!session) {
         VKFORMER_TRY(auto made, decoding::Session::create(*device.backend, *model,
                                                           {.generation = generation,
                                                            .batch = static_cast<std::uint32_t>(batch),

@@ -86,7 +86,7 @@ Result<void> BatchScript::take_token(const LogProbPlace& place, Records& records
 }
 
 bool BatchScript::pass_over(const Job& job, const Error& error) {
-    const bool is_memory = error.code == ErrorCode::OutOfDeviceMemory || error.code == ErrorCode::OutOfHostMemory;
+    const bool is_memory = is_lack_of_memory(error.code);
     if (!is_memory || job_seconds_) return false;  // once it was run, some of it may have been taken
     const auto is_failed = [&](const auto& known) { return known.second.get() == job.part; };
     const auto drop_checks = [&] {  // programs of more rows, which give their memory back

@@ -69,7 +69,14 @@ Result<void> Session::check(std::span<const Source> sources) const {
     return {};
 }
 
+void Session::grow(std::uint32_t batch) noexcept {
+    if (batch <= options_.batch) return;
+    if (!std::has_single_bit(options_.batch)) batches_.erase(options_.batch);  // which none takes any more
+    options_.batch = batch;
+}
+
 std::uint32_t Session::rows_for(std::size_t sources) const noexcept {
+    if (!has_room_for_others_) return options_.batch;
     return static_cast<std::uint32_t>(std::min<std::size_t>(std::bit_ceil(sources), options_.batch));
 }
 
@@ -91,6 +98,38 @@ EncoderDecoderScript& Session::script(std::uint32_t rows, std::uint32_t source_l
     return scripts.try_emplace({source_len, masked}, *model_, layout, options_.generation).first->second;
 }
 
+/// So that what fits today does so tomorrow, whatever comes first.
+Result<void> Session::make_whole_batch(std::uint32_t source_len, bool masked) {
+    if (batches_.contains(options_.batch)) return {};
+    EncoderDecoderScript& whole = script(options_.batch, source_len, masked);
+    whole.plan_for(backend_->fusions());
+    auto made = [&]() -> Result<void> {
+        VKFORMER_TRY(const std::vector<Part*> parts, whole.parts());
+        for (Part* const part : parts) VKFORMER_CHECK(compile(*part, *backend_, batch_of(options_.batch).stores));
+        return {};
+    }();
+    if (!made) batches_.erase(options_.batch);
+    return made;
+}
+
+Result<const EncoderDecoderScript*> Session::run(std::span<const Source> sources, std::uint32_t source_len,
+                                                 bool masked) {
+    for (std::uint32_t rows = rows_for(sources.size());; rows = options_.batch) {
+        if (rows < options_.batch) VKFORMER_CHECK(make_whole_batch(source_len, masked));
+        EncoderDecoderScript& made = script(rows, source_len, masked);
+        made.begin(sources, options_.generation.max_steps);
+        StepQueue queue(StepQueue::Growth::doubling);
+        auto ran = run_script(made, *backend_, batch_of(rows).stores, queue);
+        if (ran) return &made;
+        const ErrorCode code = ran.error().code;
+        // A part whose compilation failed has lost its plan.
+        if (code != ErrorCode::Cancelled) batch_of(rows).scripts.erase({source_len, masked});
+        if (rows == options_.batch || !is_lack_of_memory(code)) return std::move(ran).failure();
+        batches_.erase(rows);
+        has_room_for_others_ = false;
+    }
+}
+
 Result<std::vector<Hypothesis>> Session::generate(std::span<const Source> sources, const Progress& progress) {
     VKFORMER_CHECK(check(sources));
     const auto order = stable_order(sources.size(), [&](std::size_t a, std::size_t b) {
@@ -108,13 +147,10 @@ Result<std::vector<Hypothesis>> Session::generate(std::span<const Source> source
         const bool masked = std::ranges::any_of(chosen, [&](std::size_t i) { return !sources[i].visible.empty(); });
         std::vector<Source> batch;
         for (const std::size_t i : chosen) batch.push_back(sources[i]);
-        const std::uint32_t rows = rows_for(count);
-        EncoderDecoderScript& made = script(rows, bucket_len(longest, model_->limits().source_len), masked);
-        made.begin(batch, options_.generation.max_steps);
-        StepQueue queue(StepQueue::Growth::doubling);
-        VKFORMER_CHECK(run_script(made, *backend_, batch_of(rows).stores, queue));
+        VKFORMER_TRY(const EncoderDecoderScript* const made,
+                     run(batch, bucket_len(longest, model_->limits().source_len), masked));
         for (std::size_t i = 0; i < chosen.size(); ++i) {
-            const Answer& answer = made.answers()[i];
+            const Answer& answer = made->answers()[i];
             Hypothesis& result = results[chosen[i]];
             const auto prefix = sources[chosen[i]].prefix;
             result = from_start(options_.generation.decoder_start, prefix, answer);

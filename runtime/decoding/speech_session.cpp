@@ -59,15 +59,46 @@ Result<SpeechSession> SpeechSession::create(graph::Backend& backend, const model
     return SpeechSession(backend, model, options);
 }
 
-SpeechSession::Batch& SpeechSession::batch_for(std::size_t windows) {
-    const auto rows = static_cast<std::uint32_t>(std::min<std::size_t>(std::bit_ceil(windows), options_.batch));
+void SpeechSession::grow(std::uint32_t batch) noexcept {
+    if (batch <= options_.batch) return;
+    if (!std::has_single_bit(options_.batch)) batches_.erase(options_.batch);  // which none takes any more
+    options_.batch = batch;
+    heard_ = 0;
+}
+
+/// Encoder and step of so many rows, which hear from now on. Of what fails nothing stays.
+Result<void> SpeechSession::make_batch(std::uint32_t rows) {
     std::unique_ptr<Batch>& known = batches_[rows];
     if (!known) {
         known = std::make_unique<Batch>();
         known->rows = rows;
         known->states = backend_->make_store();
     }
-    return *known;
+    batch_ = known.get();
+    auto made = [&]() -> Result<void> {
+        if (batch_->encoder) return {};
+        auto encoder = std::make_shared<Encoder>();
+        VKFORMER_TRY(encoder->graph, encoder_graph(*model_, layout()));
+        VKFORMER_TRY(encoder->program, compile(std::move(encoder->graph.graph)));
+        VKFORMER_CHECK(step(0));
+        batch_->encoder = std::move(encoder);
+        return {};
+    }();
+    if (made) return {};
+    batches_.erase(rows);
+    batch_ = nullptr;
+    return made;
+}
+
+/// Of as many rows as there are windows; the whole batch is made before others, and hears where there is no room for them.
+Result<void> SpeechSession::choose_batch(std::size_t windows) {
+    const auto rows = static_cast<std::uint32_t>(std::min<std::size_t>(std::bit_ceil(windows), options_.batch));
+    VKFORMER_CHECK(make_batch(options_.batch));
+    if (rows == options_.batch || !has_room_for_others_) return {};
+    auto made = make_batch(rows);
+    if (made || !is_lack_of_memory(made.error().code)) return made;
+    has_room_for_others_ = false;
+    return make_batch(options_.batch);
 }
 
 models::DecodeLayout SpeechSession::layout() const {
@@ -93,13 +124,7 @@ Result<void> SpeechSession::hear(std::span<const std::vector<float>> windows) {
             return invalid("a window has " + std::to_string(window.size()) + " features, the model hears " +
                            std::to_string(size));
     heard_ = 0;
-    batch_ = &batch_for(windows.size());
-    if (!batch_->encoder) {
-        auto made = std::make_shared<Encoder>();
-        VKFORMER_TRY(made->graph, encoder_graph(*model_, layout()));
-        VKFORMER_TRY(made->program, compile(std::move(made->graph.graph)));
-        batch_->encoder = std::move(made);
-    }
+    VKFORMER_CHECK(choose_batch(windows.size()));
     std::vector<float> features;  // rows that no window needs repeat the last one, so that they finish when it does
     features.reserve(batch_->rows * size);
     for (std::size_t b = 0; b < batch_->rows; ++b) {

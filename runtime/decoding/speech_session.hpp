@@ -46,8 +46,8 @@ struct AlignmentRequest {
     std::span<const std::uint32_t> positions;  ///< of each window: those of the encoder that are sound, at least one
 };
 
-/// Fewer windows than the batch holds take the rows of the next power of two, with programs and caches of their own. Not thread-safe.
-/// The backend and the model outlive the session.
+/// Fewer windows than the batch holds take the rows of the next power of two, with programs and caches of their own, as sources do in a
+/// Session. Not thread-safe. The backend and the model outlive the session.
 class SpeechSession {
 public:
     /// Errors: InvalidArgument (tokens that the model does not know, a model that does not hear).
@@ -70,6 +70,8 @@ public:
     Result<std::vector<std::vector<std::uint32_t>>> align(const AlignmentRequest& request);
 
     const SpeechSessionOptions& options() const noexcept { return options_; }
+    /// So many windows are heard together from now on, if it were fewer; what was heard is forgotten.
+    void grow(std::uint32_t batch) noexcept;
 
 private:
     struct Encoder;
@@ -85,7 +87,8 @@ private:
     };
 
     SpeechSession(graph::Backend& backend, const models::EncoderDecoder& model, const SpeechSessionOptions& options);
-    Batch& batch_for(std::size_t windows);
+    Result<void> choose_batch(std::size_t windows);
+    Result<void> make_batch(std::uint32_t rows);
     models::DecodeLayout layout() const;
     Result<std::unique_ptr<graph::Program>> compile(graph::Graph graph) const;
     Result<void> check(const SpeechRequest& request) const;
@@ -102,6 +105,7 @@ private:
     std::shared_ptr<graph::TensorStore> weights_;
     std::map<std::uint32_t, std::unique_ptr<Batch>> batches_;  // by rows
     Batch* batch_ = nullptr;                                   // that heard last
+    bool has_room_for_others_ = true;                          // than the whole batch
     std::size_t heard_ = 0;                                    // windows
 };
 
