@@ -24,6 +24,16 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)   # and with it the call of ldconfig
+# For another machine its libraries and what dpkg knows of them are in a folder (scripts/setup.sh makes arm64's). The
+# tools learn of it by their environment, which a file sets that cpack reads.
+if(CMAKE_CROSSCOMPILING AND CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
+    set(CPACK_DEBIAN_PACKAGE_ARCHITECTURE arm64)
+    set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS
+        ${CMAKE_SYSROOT}/lib/${CMAKE_LIBRARY_ARCHITECTURE} ${CMAKE_SYSROOT}/usr/lib/${CMAKE_LIBRARY_ARCHITECTURE})
+    set(CPACK_PROJECT_CONFIG_FILE ${PROJECT_BINARY_DIR}/package_environment.cmake)
+    file(WRITE ${CPACK_PROJECT_CONFIG_FILE}
+        "set(ENV{DEB_HOST_ARCH} arm64)\nset(ENV{DPKG_ADMINDIR} ${CMAKE_SYSROOT}/var/lib/dpkg)\n")
+endif()
 set(CPACK_DEBIAN_PACKAGE_DESCRIPTION
 "The library (C and C++), its headers, its CMake and pkg-config files, the
 vkformer program and a small model. Runs transformers through Vulkan compute

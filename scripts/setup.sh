@@ -148,10 +148,25 @@ prepare_glslang() {
     rm -rf "$work"
 }
 
+# What dpkg knows of a package that is unpacked in $sysroot, in a database of its own: cpack asks it which package a
+# library is of. It gives files' names as they are found, so they begin with $place, where the folder is to lie.
+record_package() {
+    local archive=$1 sysroot=$2 place=$3 database="$2/var/lib/dpkg" name file
+    name=$(dpkg-deb -f "$archive" Package)
+    [ "$(dpkg-deb -f "$archive" Multi-Arch)" != same ] || name+=:arm64
+    { echo "Status: install ok installed" && dpkg-deb -f "$archive" && echo; } >>"$database/status"
+    dpkg-deb --fsys-tarfile "$archive" | tar -t | sed "s|^[.]|$place|; s|/$||" >"$database/info/$name.list"
+    dpkg-deb -e "$archive" "$sysroot/control"
+    for file in symbols shlibs; do
+        [ ! -e "$sysroot/control/$file" ] || mv "$sysroot/control/$file" "$database/info/$name.$file"
+    done
+    rm -r "$sysroot/control"
+}
+
 # The release that this machine runs, for arm64, unpacked by `dpkg-deb -x`: no script of a package runs, and neither root
 # nor a foreign architecture in this machine's dpkg is asked for.
 make_sysroot() {
-    local work=$1 sysroot=$2 archive link target
+    local work=$1 sysroot=$2 place=$3 archive link target
     : >"$work/status"   # of the packages that a system for arm64 would have
     open_suite "$work" "$(. /etc/os-release && echo "$VERSION_CODENAME")" binaries \
         -o APT::Architecture=arm64 -o APT::Architectures::=arm64 -o "Dir::State::status=$work/status" \
@@ -160,7 +175,12 @@ make_sysroot() {
 
     mkdir -p "$sysroot/usr/lib" "$sysroot/usr/bin" "$sysroot/usr/sbin"
     for link in lib bin sbin; do ln -s "usr/$link" "$sysroot/$link"; done
-    for archive in "$work"/cache/archives/*.deb; do dpkg-deb -x "$archive" "$sysroot" || return 1; done
+    mkdir -p "$sysroot/var/lib/dpkg/info" "$sysroot/var/lib/dpkg/updates"
+    echo 1 >"$sysroot/var/lib/dpkg/info/format"
+    printf '%s\n' "$(dpkg --print-architecture)" arm64 >"$sysroot/var/lib/dpkg/arch"
+    for archive in "$work"/cache/archives/*.deb; do
+        dpkg-deb -x "$archive" "$sysroot" && record_package "$archive" "$sysroot" "$place" || return 1
+    done
     # What OpenBLAS's scripts would choose as the alternative.
     local libraries="$sysroot/usr/lib/aarch64-linux-gnu"
     for target in libopenblas.so libopenblas.so.0 libopenblas.a libblas.so.3 liblapack.so.3 pkgconfig/openblas.pc; do
@@ -175,7 +195,7 @@ make_sysroot() {
 
 prepare_sysroot() {
     local sysroot="$cache_dir/sysroot-aarch64" log="$cache_dir/sysroot-aarch64.log" work wanted
-    wanted="$(. /etc/os-release && echo "$VERSION_CODENAME") ${sysroot_packages[*]}"
+    wanted="$(. /etc/os-release && echo "$VERSION_CODENAME") ${sysroot_packages[*]} $sysroot"
     if [ "$(cat "$sysroot/made-of" 2>/dev/null)" = "$wanted" ]; then
         say "arm64 libraries: $sysroot"
         return
@@ -183,7 +203,7 @@ prepare_sysroot() {
     mkdir -p "$cache_dir"
     work=$(mktemp -d "${TMPDIR:-/tmp}/vkformer-sysroot.XXXXXX")
     say "fetching arm64 libraries (see $log)"
-    if make_sysroot "$work" "$work/sysroot" >"$log" 2>&1; then
+    if make_sysroot "$work" "$work/sysroot" "$sysroot" >"$log" 2>&1; then
         echo "$wanted" >"$work/sysroot/made-of"
         rm -rf "$sysroot"
         mv "$work/sysroot" "$sysroot"
