@@ -4,12 +4,18 @@
 
 constexpr std::size_t kGroup = 32, kGroups = 8;  // elements; groups whose scales make a vector
 
+/// For fewer than eight columns: one copy is enough.
+[[gnu::noinline]] inline void add_some(const float (&sums)[8], std::size_t columns, float* y) {
+#pragma GCC unroll 1
+    for (std::size_t c = 0; c < columns; ++c) y[c] += sums[c];
+}
+
 /// y[0 … columns − 1] += the sums of eight columns.
 inline void add_to_row(Floats sums, std::size_t columns, float* y) {
     if (columns == 8) return store(y, load<Floats>(y) + sums);
     float numbers[8];
     store(numbers, sums);
-    for (std::size_t c = 0; c < columns; ++c) y[c] += numbers[c];
+    add_some(numbers, columns, y);
 }
 
 #ifdef VKFORMER_HAS_NEON
@@ -263,9 +269,10 @@ inline void dot_row(const std::byte* weight_row, const QuantizedRows& x, std::si
     for (; g + kGroups <= x.groups; g += kGroups, weight_row += kBytesOfEight<Format>)
         add_groups<Format, rows, kGroups>(weight_row, x, g, sums);
     if constexpr (Format::kOneGroup) {
-        for (; g + 2 <= x.groups; g += 2, weight_row += 2 * Format::kBytes)
-            add_groups<Format, rows, 2>(weight_row, x, g, sums);
-        if (g < x.groups) add_groups<Format, rows, 1>(weight_row, x, g, sums);
+        if constexpr (Format::kPairs)
+            for (; g + 2 <= x.groups; g += 2, weight_row += 2 * Format::kBytes)
+                add_groups<Format, rows, 2>(weight_row, x, g, sums);
+        for (; g < x.groups; ++g, weight_row += Format::kBytes) add_groups<Format, rows, 1>(weight_row, x, g, sums);
     }
     for (std::size_t r = 0; r < rows; ++r)
         lanes[r][column] = dot_lanes(sums.products[r][0] + sums.products[r][1], sums.minimums[r]);
@@ -277,12 +284,11 @@ void add_row_dots(const std::byte* weight, std::size_t row_bytes, std::size_t co
                   std::size_t stride) {
     for (std::size_t first = 0; first < columns; first += kDotColumns) {
         const std::size_t some = columns - first < kDotColumns ? columns - first : kDotColumns;
-        DotFloats lanes[rows][kDotColumns];
+        DotFloats lanes[rows][kDotColumns] = {};
+#pragma GCC unroll 1
         for (std::size_t c = 0; c < some; ++c) dot_row<Format, rows>(weight + (first + c) * row_bytes, x, c, lanes);
-        for (std::size_t r = 0; r < rows; ++r) {
-            for (std::size_t c = some; c < kDotColumns; ++c) lanes[r][c] = DotFloats{};
-            add_to_row(sums_of(lanes[r]), some, y + r * stride + first);
-        }
+#pragma GCC unroll 1
+        for (std::size_t r = 0; r < rows; ++r) add_to_row(sums_of(lanes[r]), some, y + r * stride + first);
     }
 }
 

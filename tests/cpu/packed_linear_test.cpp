@@ -152,14 +152,13 @@ TEST_CASE("packed weights give what their numbers give", "[cpu][packed]") {
     const DType format = GENERATE(from_range(packed_formats()));
     // Dot products, up to two, four or six rows; floats in a cache or 8-bit panels; panels, at last shared.
     const std::size_t rows = GENERATE(1, 2, 3, 4, 6, 7, 16, 17, 33, 130);
-    const bool is_deep =
-        GENERATE(false, true);  // more than the elements of a panel, and no multiple of those in a cache
+    const bool is_deep = GENERATE(false, true);  // more elements than a panel has, and no multiple of those in a cache
     const auto products = GENERATE(cpu::QuantizedProducts::floats, cpu::QuantizedProducts::int8);
     CAPTURE(to_string(format), rows, is_deep, static_cast<int>(products));
     const std::uint64_t kDeep = products == cpu::QuantizedProducts::int8 ? 8192 + 768
                                 : block_elements(format) > 32            ? 1792
-                                : is_quantized(format)                   ? 1632
-                                                                         : 1633;
+                                : format == DType::f16                   ? 1633
+                                                                         : 1632;
     const std::uint64_t kIn = is_deep ? kDeep : block_elements(format) > 32 ? 256 : 96, kOut = 60, kFirst = 20;
     std::vector<TensorData> parts = {filed(random_numbers(kFirst * kIn, 1), {kFirst, kIn}, format),
                                      filed(random_numbers((kOut - kFirst) * kIn, 2), {kOut - kFirst, kIn}, format)};
