@@ -2,7 +2,6 @@
 #include "vkformer/transcriber.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -119,7 +118,7 @@ struct Transcriber::Impl {
 Result<void> Transcriber::Impl::make_session(std::size_t windows) {
     const std::size_t batch = options.batch > 0 ? options.batch : std::min(windows, kDefaultWindowBatch);
     if (session) {
-        if (session->options().batch < batch) session->grow(static_cast<std::uint32_t>(std::bit_ceil(batch)));
+        session->grow(static_cast<std::uint32_t>(batch));
         return {};
     }
     decoding::SpeechSessionOptions wanted = {.rules = {.generation = speech.generation, .timestamps = {}},

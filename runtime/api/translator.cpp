@@ -2,7 +2,6 @@
 #include "vkformer/translator.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "api/generation_workload.hpp"
@@ -340,9 +339,9 @@ void end_at(const std::vector<std::string>& stops, const text::Tokenizer& tokeni
 Result<std::vector<decoding::Hypothesis>> Translator::Impl::generate(std::span<const decoding::Source> sources,
                                                                      const Progress& progress) {
     const std::size_t batch = options.batch > 0 ? options.batch : std::min(sources.size(), kDefaultTextBatch);
-    if (session && session->options().batch < batch)
-        session->grow(static_cast<std::uint32_t>(std::bit_ceil(batch)));
-    if (!session) {
+    if (session)
+        session->grow(static_cast<std::uint32_t>(batch));
+    else {
         VKFORMER_TRY(auto made, decoding::Session::create(*device.backend, *model,
                                                           {.generation = generation,
                                                            .batch = static_cast<std::uint32_t>(batch),

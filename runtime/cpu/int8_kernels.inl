@@ -3,6 +3,7 @@
 #include "cpu/vectors.inl"
 
 constexpr std::size_t kGroup = 32, kGroups = 8;  // elements; groups whose scales make a vector
+constexpr std::size_t kDotColumns = 8;           // weight rows whose sums make a vector
 
 /// For fewer than eight columns: one copy is enough.
 [[gnu::noinline]] inline void add_some(const float (&sums)[8], std::size_t columns, float* y) {

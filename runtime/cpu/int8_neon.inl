@@ -107,7 +107,6 @@ inline QuantizedGroup quantize_group(const float* x, std::int8_t* quants) {
 
 constexpr bool kHasPairs = false;
 constexpr std::size_t kDotRows = 2;
-constexpr std::size_t kDotColumns = 8;  // weight rows whose sums make a vector
 using DotFloats = FourFloats;
 inline Ints two_of_sixteen(const std::byte*, const std::byte*) { return Ints{}; }
 inline void exchange_halves(std::int8_t*) {}

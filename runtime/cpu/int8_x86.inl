@@ -149,7 +149,6 @@ inline Ints minus_in_bytes(Ints bytes) {
 // ---- few rows of x -------------------------------------------------------------------------------------------------------------
 
 constexpr bool kHasPairs = true;
-constexpr std::size_t kDotColumns = 8;  // weight rows whose sums make a vector
 using DotFloats = Floats;
 
 /// Sixteen bytes of each.

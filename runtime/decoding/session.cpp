@@ -72,7 +72,7 @@ Result<void> Session::check(std::span<const Source> sources) const {
 void Session::grow(std::uint32_t batch) noexcept {
     if (batch <= options_.batch) return;
     if (!std::has_single_bit(options_.batch)) batches_.erase(options_.batch);  // which none takes any more
-    options_.batch = batch;
+    options_.batch = std::bit_ceil(batch);
 }
 
 std::uint32_t Session::rows_for(std::size_t sources) const noexcept {

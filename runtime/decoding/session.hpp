@@ -53,7 +53,7 @@ public:
     Result<std::vector<Hypothesis>> generate(std::span<const Source> sources, const Progress& progress = {});
 
     const SessionOptions& options() const noexcept { return options_; }
-    /// So many sources are decoded together from now on, if it were fewer.
+    /// So many sources, to the next power of two, are decoded together from now on, if it were fewer.
     void grow(std::uint32_t batch) noexcept;
 
 private:

@@ -62,7 +62,7 @@ Result<SpeechSession> SpeechSession::create(graph::Backend& backend, const model
 void SpeechSession::grow(std::uint32_t batch) noexcept {
     if (batch <= options_.batch) return;
     if (!std::has_single_bit(options_.batch)) batches_.erase(options_.batch);  // which none takes any more
-    options_.batch = batch;
+    options_.batch = std::bit_ceil(batch);
     heard_ = 0;
 }
 

@@ -70,7 +70,7 @@ public:
     Result<std::vector<std::vector<std::uint32_t>>> align(const AlignmentRequest& request);
 
     const SpeechSessionOptions& options() const noexcept { return options_; }
-    /// So many windows are heard together from now on, if it were fewer; what was heard is forgotten.
+    /// So many windows, to the next power of two, are heard together from now on, if it were fewer; then what was heard is forgotten.
     void grow(std::uint32_t batch) noexcept;
 
 private:
