@@ -36,6 +36,9 @@ if [ -z "${VK_DRIVER_FILES:-}${VK_ICD_FILENAMES:-}" ]; then
 fi
 say "Vulkan drivers: ${VK_DRIVER_FILES:-$VK_ICD_FILENAMES}"
 
+# lavapipe optimises every shader for longer than the tests then run it. What the shaders compute is the same without.
+if [ -z "${VKFORMER_TEST_THOROUGH:-}" ]; then export GALLIVM_PERF="${GALLIVM_PERF-nopt}"; fi
+
 jobs=$(nproc)
 status=0
 

@@ -95,7 +95,8 @@ elseif(MODE STREQUAL "subdirectory")
         set(unity OFF)
     endif()
     build_with_cmake(${WORK_DIR}/build -DCMAKE_BUILD_TYPE=Debug -DVKFORMER_SOURCE=${SOURCE_DIR} -DVKFORMER_GLSLANG=${GLSLANG}
-        -DBUILD_SHARED_LIBS=${SHARED} -DVKFORMER_INSTALL=ON -DCMAKE_UNITY_BUILD=${unity} -DCMAKE_UNITY_BUILD_BATCH_SIZE=8)
+        -DBUILD_SHARED_LIBS=${SHARED} -DVKFORMER_INSTALL=ON -DCMAKE_UNITY_BUILD=${unity} -DCMAKE_UNITY_BUILD_BATCH_SIZE=16
+        -DCMAKE_CXX_FLAGS_DEBUG=-O0)
     run(${CMAKE_COMMAND} --install ${WORK_DIR}/build/vkformer --prefix ${WORK_DIR}/prefix)
     set(other_type STATIC_LIBRARY)
     if(SHARED)

@@ -31,7 +31,7 @@ TEST_CASE("generation gives the tokens of Hugging Face's generate", "[decoding][
     const auto folder = goldens_dir() / "marian" / name;
     const models::Seq2Seq model = load_marian(name);
     const json folder_config = read_json(folder / "generation_config.json");
-    const std::vector<json> entries = entries_for(backend, name, 12);
+    const std::vector<json> entries = entries_for(backend, name, 24);
     for (std::size_t i = 0; i < entries.size(); ++i) {
         const Entry entry =
             read_entry(entries[i], folder_config, model.limits().target_len, model.limits().target_vocab);
@@ -55,7 +55,7 @@ TEST_CASE("generation in float16 gives the same tokens where they are robust", "
     const auto folder = goldens_dir() / "marian" / name;
     const models::Seq2Seq model = load_marian(name);
     const json folder_config = read_json(folder / "generation_config.json");
-    for (const json& entry_json : entries_for(backend, name, 24)) {
+    for (const json& entry_json : entries_for(backend, name, 48)) {
         const Entry entry =
             read_entry(entry_json, folder_config, model.limits().target_len, model.limits().target_vocab);
         if (entry.robust_to < 0.01) continue;

@@ -245,6 +245,7 @@ TEST_CASE("encoders give Hugging Face's last hidden states and scores", "[models
     const DType dtype = GENERATE(DType::f32, DType::f16);
     for (const std::string& name : encoder_cases()) {
         CAPTURE(backend.name(), name, to_string(dtype));
+        if (!takes_case(backend, 2)) continue;
         const models::Encoder encoder = load_encoder_case(name);
         const Golden golden = golden_of(name);
         EncoderPass pass(encoder, golden, dtype, golden.has("token_type_ids"));

@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iostream>
+#include <map>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "cpu/backend.hpp"
+#include "support/catch.h"
 
 namespace vkformer::tests {
 namespace {
@@ -82,6 +85,13 @@ std::vector<const graph::Backend*> cpu_devices() {
     return cpus;
 }
 
+/// FNV-1a, the same wherever the tests run.
+std::uint64_t fnv1a(std::string_view key) {
+    std::uint64_t hash = 0xCBF29CE484222325;
+    for (const char c : key) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3;
+    return hash ^ hash >> 32;
+}
+
 }  // namespace
 
 bool has_turn(const graph::Backend& backend, std::size_t index) {
@@ -90,14 +100,28 @@ bool has_turn(const graph::Backend& backend, std::size_t index) {
     return found == cpus.end() || std::getenv("VKFORMER_TEST_THOROUGH") || cpus[index % cpus.size()] == &backend;
 }
 
+bool takes_case(const graph::Backend& backend, std::size_t of) {
+    static std::map<std::pair<std::string, const graph::Backend*>, std::size_t> asked;
+    const auto cpus = cpu_devices();
+    const auto found = std::ranges::find(cpus, &backend);
+    if (found == cpus.end() || cpus.size() == 1 || std::getenv("VKFORMER_TEST_THOROUGH")) return true;
+    const std::string test = Catch::getResultCapture().getCurrentTestName();
+    const std::size_t count = asked[{test, &backend}]++;
+    return (fnv1a(test) + count) % of == static_cast<std::size_t>(found - cpus.begin()) % of;
+}
+
+bool takes_case(const std::string& device, std::size_t of) {
+    const auto& indices = vulkan_device_indices();
+    const auto found = std::ranges::find(indices, device);
+    return found == indices.end() ||
+           takes_case(*vulkan_backends()[static_cast<std::size_t>(found - indices.begin())], of);
+}
+
 bool has_share(const graph::Backend& backend, std::string_view key) {
     const auto cpus = cpu_devices();
     const auto found = std::ranges::find(cpus, backend.name(), &graph::Backend::name);
     if (found == cpus.end() || cpus.size() == 1 || std::getenv("VKFORMER_TEST_THOROUGH")) return true;
-    // FNV-1a, the same wherever the tests run.
-    std::uint64_t hash = 0xCBF29CE484222325;
-    for (const char c : key) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3;
-    hash ^= hash >> 32;
+    const std::uint64_t hash = fnv1a(key);
     const bool is_slow = backend.name().find("LLVM") != std::string::npos;
     return is_slow ? hash % kSlowShare == 0 : hash % kShare == 1;
 }

@@ -39,6 +39,15 @@ std::size_t case_stride(const std::string& device_index, std::size_t otherwise);
 /// take up to a minute for a pipeline; any other backend has every case, and every backend with VKFORMER_TEST_THOROUGH=1.
 bool has_turn(const graph::Backend& backend, std::size_t index);
 
+/// Whether a backend takes the case that the running test has come to; a test asks once for every case. Of what a software driver takes
+/// long for and no driver computes otherwise, each Vulkan device that is a CPU takes one case in `of` (the number of cases should be no
+/// multiple of it where several generators make them), the first case by the test's name; any other backend, and every backend with
+/// VKFORMER_TEST_THOROUGH=1, takes all.
+bool takes_case(const graph::Backend& backend, std::size_t of);
+
+/// The same for a device named as in device_names().
+bool takes_case(const std::string& device, std::size_t of);
+
 /// Whether a backend takes a case with a kernel, `key` saying which: Vulkan devices that are CPUs take a part each, fewer where the driver
 /// compiles with LLVM (a second for a pipeline); the only one, any other backend, and every backend with VKFORMER_TEST_THOROUGH=1 takes all.
 bool has_share(const graph::Backend& backend, std::string_view key);

@@ -183,6 +183,7 @@ constexpr double kAimUs = vulkan::RunLimits().aim_us, kMostUs = vulkan::RunLimit
 TEST_CASE("no submission is long on a device that was never measured, be it quick or slow", "[vulkan][runs]") {
     if (vulkan_device_indices().empty()) return;
     const std::string index = GENERATE(from_range(vulkan_device_indices()));
+    if (!takes_case(index, 2)) return;
     const Chain chain;
     std::vector<std::uint32_t> expected;
     struct Speed {
@@ -224,6 +225,7 @@ TEST_CASE("no submission is long on a device that was never measured, be it quic
 TEST_CASE("several runs at once are as many submissions as their time needs", "[vulkan][runs]") {
     if (vulkan_device_indices().empty()) return;
     const std::string index = GENERATE(from_range(vulkan_device_indices()));
+    if (!takes_case(index, 2)) return;
     const Chain chain;
     SlowDevice device(index, 20);
     const auto program = chain.compile(*device.backend);
@@ -253,6 +255,7 @@ TEST_CASE("several runs at once are as many submissions as their time needs", "[
 TEST_CASE("a run that takes longer than it did is measured again", "[vulkan][runs]") {
     if (vulkan_device_indices().empty()) return;
     const std::string index = GENERATE(from_range(vulkan_device_indices()));
+    if (!takes_case(index, 2)) return;
     const Chain chain;
     SlowDevice device(index, 20);
     const auto program = chain.compile(*device.backend);
@@ -283,6 +286,7 @@ TEST_CASE("a run that takes longer than it did is measured again", "[vulkan][run
 TEST_CASE("a run that takes a little longer each time is cut in the end", "[vulkan][runs]") {
     if (vulkan_device_indices().empty()) return;
     const std::string index = GENERATE(from_range(vulkan_device_indices()));
+    if (!takes_case(index, 2)) return;
     const Chain chain;
     SlowDevice device(index, 20);
     const auto program = chain.compile(*device.backend);
