@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/lack_of_memory.hpp"
 #include "core/try.hpp"
 #include "decoding/batch_script.hpp"
 #include "decoding/run_script.hpp"

@@ -45,11 +45,6 @@ private:
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) noexcept;
 
-/// Of device or host.
-constexpr bool is_lack_of_memory(ErrorCode code) noexcept {
-    return code == ErrorCode::OutOfDeviceMemory || code == ErrorCode::OutOfHostMemory;
-}
-
 /// If that was not done before. Errors: those of Backend::compile.
 Result<void> compile(Part& part, graph::Backend& backend, const SessionStores& stores);
 /// One job, whose part is compiled if it was not, waited for and taken; how long its runs took. Errors: those of the script and the

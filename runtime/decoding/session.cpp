@@ -6,6 +6,7 @@
 #include <ranges>
 #include <string>
 
+#include "core/lack_of_memory.hpp"
 #include "core/stable_order.hpp"
 #include "core/try.hpp"
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string>
 
+#include "core/lack_of_memory.hpp"
 #include "core/try.hpp"
 #include "decoding/invalid.hpp"
 #include "decoding/run_script.hpp"

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/ceil_div.hpp"
+#include "core/lack_of_memory.hpp"
 #include "core/stable_order.hpp"
 #include "core/try.hpp"
 #include "cpu/backend.hpp"
@@ -171,9 +172,8 @@ public:
         }
         if (!tried && tried.error().code == ErrorCode::DeviceLost) return tried.error();
         if (!tried) {
-            const ErrorCode code = tried.error().code;
             trial.fault = tried.error().message;
-            trial.lacked_memory = code == ErrorCode::OutOfDeviceMemory || code == ErrorCode::OutOfHostMemory;
+            trial.lacked_memory = is_lack_of_memory(tried.error().code);
         }
         return trial;
     }

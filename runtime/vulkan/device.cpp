@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "core/lack_of_memory.hpp"
 #include "core/try.hpp"
 #include "vulkan/cooperative_matrix.hpp"
 #include "vulkan/memory.hpp"
@@ -70,7 +71,7 @@ void distrust_subgroups(Capabilities& c, FeatureSet& features) {
 
 /// What to do where it is the driver that fails: memory that is missing is no fault of it.
 Error with_advice(Error error, const char* advice, Hint hint) {
-    if (error.code == ErrorCode::OutOfHostMemory || error.code == ErrorCode::OutOfDeviceMemory) return error;
+    if (is_lack_of_memory(error.code)) return error;
     error.message += advice;
     error.hint = hint;
     return error;

@@ -6,6 +6,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/lack_of_memory.hpp"
 #include "core/try.hpp"
 #include "formats/config.hpp"
 #include "models/open_model.hpp"
@@ -315,11 +316,7 @@ void ModelSet::load_wanted(Entry& entry) {
         entry.state = ModelState::loading;
     }
     auto loaded = load(entry);
-    const auto has_no_memory = [&] {
-        return !loaded && (loaded.error().code == ErrorCode::OutOfDeviceMemory ||
-                           loaded.error().code == ErrorCode::OutOfHostMemory);
-    };
-    while (has_no_memory() && make_room(entry, false)) loaded = load(entry);
+    while (!loaded && is_lack_of_memory(loaded.error().code) && make_room(entry, false)) loaded = load(entry);
     if (loaded) return tell(entry, std::nullopt);
     log_->say("failed", {{"model", entry.spec.name}, {"what", loaded.error().message}});
     {
