@@ -75,7 +75,7 @@ TEST_CASE("a sequence has no more pages than its window and a chunk take", "[dec
     const auto [window, prompt] =
         GENERATE(table<std::uint32_t, std::size_t>({{kWindow, 10}, {kWindow, 500}, {1, 300}}));
     CAPTURE(backend.name(), every, window, prompt);
-    if (!takes_case(backend, 3)) return;
+    if (!takes_case(backend, 4)) return;
     const models::Decoder model = windowed_model(every, window);
     const std::size_t most = most_pages_of(window, kWindowedChunk);
     WindowedBatch batch(backend, model, windowed_options(every, 1, static_cast<std::uint32_t>(most) + 4));

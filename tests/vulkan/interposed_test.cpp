@@ -273,6 +273,7 @@ TEST_CASE("a beam search on a device with few storage buffers gives the same tok
     };
     const auto expected = run(*cpu::make_cpu_backend<double>());
     for (const std::string& index : vulkan_device_indices()) {
+        if (!takes_case(index, 2)) continue;
         std::vector<std::vector<decoding::Hypothesis>> found;
         for (const std::uint32_t buffers : {0u, 12u, 8u}) {  // 0: as many as the driver allows
             PlayedDevice device(index);
