@@ -29,13 +29,14 @@ std::vector<Family::Dims> edges_of(std::string_view op) {
     return edges;
 }
 
-/// The op's first form is run at every edge in both float types. Other forms and types take turns, as do the Vulkan devices that are CPUs:
-/// most of the time here is that of their compilers.
+/// The op's first form is run at every edge in both float types, other forms and types take turns. So do the Vulkan devices that are CPUs,
+/// in all of it: most of the time here is that of their compilers. An edge that one of them has in float32 is the next one's in float16.
 struct Turns {
     std::size_t form, edge;
 
+    static bool is_float(const cases::Types& t) { return !is_weight_only(t.stored) && t.x == t.stored; }
+
     bool has(std::size_t type, const std::vector<cases::Types>& types) const {
-        const auto is_float = [](const cases::Types& t) { return !is_weight_only(t.stored) && t.x == t.stored; };
         const auto floats = static_cast<std::size_t>(std::ranges::count_if(types, is_float));
         if (form > 0) return (edge + form) % types.size() == type;
         if (is_float(types[type])) return true;
@@ -43,7 +44,11 @@ struct Turns {
         for (std::size_t i = 0; i < type; ++i) place += is_float(types[i]) ? 0 : 1;
         return edge % (types.size() - floats) == place;
     }
-    bool is_shared(const cases::Types& types) const { return form > 0 || is_weight_only(types.stored); }
+
+    /// Which of the devices that are CPUs has it.
+    std::size_t device(std::size_t type, const std::vector<cases::Types>& types) const {
+        return edge + (form == 0 && is_float(types[type]) ? type : form);
+    }
 };
 
 /// Heads for which compilers take up to a minute, where a kernel for devices that are CPUs unrolls them (attention_case.hpp).
@@ -81,7 +86,7 @@ void check_edges(std::string_view op) {
                 const cases::Types& types = families[form]->types[type];
                 if (!turns.has(type, families[form]->types)) continue;
                 ++count;
-                if (turns.is_shared(types) && !has_turn(backend, edge + form)) continue;
+                if (!has_turn(backend, turns.device(type, families[form]->types))) continue;
                 const cases::Case which = must(families[form]->make(edges[edge], types));
                 CAPTURE(backend.name(), which.name());
                 OpCase c;

@@ -35,14 +35,14 @@ bool is_double(const graph::Backend& backend);
 /// Debian's SwiftShader compiles each pipeline anew, a tenth of a second at a time.
 std::size_t case_stride(const std::string& device_index, std::size_t otherwise);
 
-/// Whether a backend takes the case of that index. Vulkan devices that are CPUs share cases out among each other, for their compilers
-/// take up to a minute for a pipeline; any other backend has every case, and every backend with VKFORMER_TEST_THOROUGH=1.
+/// Whether a backend takes the case of that index in the running test. Vulkan devices that are CPUs share cases out among each other, for
+/// their compilers take up to a minute for a pipeline: each case is one device's, three of four that of a driver that compiles without
+/// LLVM, chosen by a hash. Any other backend has every case, and every backend with VKFORMER_TEST_THOROUGH=1.
 bool has_turn(const graph::Backend& backend, std::size_t index);
 
 /// Whether a backend takes the case that the running test has come to; a test asks once for every case. Of what a software driver takes
-/// long for and no driver computes otherwise, each Vulkan device that is a CPU takes one case in `of` (the number of cases should be no
-/// multiple of it where several generators make them), the first case by the test's name; any other backend, and every backend with
-/// VKFORMER_TEST_THOROUGH=1, takes all.
+/// long for and no driver computes otherwise, Vulkan devices that are CPUs take one case in `of` each on average, shared out as above and
+/// never the same one (2 of them take all of what is shared by 2); any other backend, and every backend with VKFORMER_TEST_THOROUGH=1, all.
 bool takes_case(const graph::Backend& backend, std::size_t of);
 
 /// The same for a device named as in device_names().

@@ -125,7 +125,7 @@ struct Chain {
 
     Chain() {
         OpCase c;
-        x = must(graph.input("x", DType::f32, {192, 320}));
+        x = must(graph.input("x", DType::f32, {192, 64}));
         Value value = x;
         for (const std::uint64_t out : {6400u, 64u, 320u}) {
             const std::uint64_t in = graph.shape(value)[1];
