@@ -512,17 +512,19 @@ Result<void> Ladder::climb(vulkan::VulkanBackend& backend, const Graph& graph, c
         return climb.repeat(tried);
     }));
     verdict.variant = best_of(verdict.trials);
+    const auto untried = std::ranges::find_if(verdict.trials, &Trial::lacked_memory);
+    const bool all_tried = untried == verdict.trials.end();
+    if (verdict.variant.empty() && all_tried) return all_wrong(device.name, key, verdict);
+    if (verdict.variant.empty()) verdict.variant = untried->variant;  // which nothing is known against
     const std::lock_guard lock(mutex_);
-    if (verdict.variant.empty()) {
-        const auto untried = std::ranges::find_if(verdict.trials, &Trial::lacked_memory);
-        if (untried == verdict.trials.end()) return all_wrong(device.name, key, verdict);
-        verdict.variant = untried->variant;  // which nothing is known against; another time there may be memory
+    if (all_tried) {
+        verdicts.set(key, std::move(verdict));
+        tuned_.insert(device.uuid + key);
+        given_up_[device.uuid].erase(key);
+    } else {  // another time there may be memory
         given_up_[device.uuid][key] = std::move(verdict);
-        return {};
     }
-    verdicts.set(key, std::move(verdict));
     verdicts.save();
-    tuned_.insert(device.uuid + key);
     return {};
 }
 
@@ -549,6 +551,11 @@ Result<void> Ladder::try_open_cases(vulkan::VulkanBackend& backend, const graph:
     }
     if (options_.progress && !open.empty()) options_.progress(progress);
     return {};
+}
+
+std::map<std::string, Verdict> Ladder::given_up(const vulkan::Capabilities& device) {
+    const std::lock_guard lock(mutex_);
+    return given_up_[device.uuid];
 }
 
 Result<vulkan::ChosenVariants> Ladder::choose(vulkan::VulkanBackend& backend, const graph::Plan& plan) {

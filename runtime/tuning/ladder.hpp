@@ -76,7 +76,7 @@ std::string best_of(const std::vector<Trial>& trials);
 /// validation::error_bound; of a product on a GPU, of which the CPU would take seconds, with fewer columns where they run the same
 /// pipelines, and what is timed is then only seen to be written whole. The variant that the nearest case took comes first, and of those
 /// that are right best_of() is taken. A variant that is wrong or that the driver refuses is never used; so is one that ends the process
-/// twice, or three times where all were compiled at a time.
+/// twice, or three times where all were compiled at a time. One that there was no memory for is tried again by the next Ladder.
 /// Without a queue nothing can be tried, and what was found for the nearest case is taken, or the first variant. choose() is thread-safe:
 /// one thread at a time tries, as trials would spoil each other's times, and one that waited takes what was found meanwhile; a plan that
 /// all is known about waits for nobody.
@@ -90,6 +90,9 @@ public:
 
     /// The verdicts on a device, and where they are kept. To be used while no thread chooses.
     VerdictFile& file(const vulkan::Capabilities& device);
+
+    /// By case, what this Ladder has found and keeps for itself: some variants were not tried, as the time was over or there was no memory.
+    std::map<std::string, Verdict> given_up(const vulkan::Capabilities& device);
 
 protected:
     /// Sees each trial before it counts; for tests.
@@ -119,7 +122,7 @@ private:
     std::set<std::string> warmed_up_;           // UUIDs of devices whose first case was begun
     std::mutex mutex_;                          // of what follows; never held while anything runs
     std::map<std::string, VerdictFile> files_;  // by device UUID
-    /// By device UUID and key: what was tried before the time was over.
+    /// By device UUID and key: what was tried before the time was over, or while there was no memory for all of it.
     std::map<std::string, std::map<std::string, Verdict>> given_up_;
     std::set<std::string> tuned_;  // device UUID and key of what this Ladder has tried itself
 };

@@ -55,6 +55,7 @@ TEST_CASE("tune: every variant on the shapes of a model", "[cli][tuning]") {
     const json report = json::parse(tuned.out);
     CHECK(fs::exists(report["file"].get<std::string>()));
     REQUIRE(report["verdicts"].size() > 3);
+    CHECK(report["not_kept"] == json::array());
     for (const json& verdict : report["verdicts"]) {
         CHECK(verdict["trials"].size() > 1);
         for (const json& trial : verdict["trials"]) CHECK(trial.contains("us"));
@@ -80,7 +81,7 @@ TEST_CASE("tune keeps its verdicts, and who meets the same shapes tries nothing"
     const json report = json::parse(tuned.out);
     std::set<std::string> keys;
     for (const auto& [key, value] : report.items()) keys.insert(key);
-    CHECK(keys == std::set<std::string>{"device", "driver", "file", "model", "verdicts"});
+    CHECK(keys == std::set<std::string>{"device", "driver", "file", "model", "not_kept", "verdicts"});
     REQUIRE(report["verdicts"].size() > 3);
     for (const json& verdict : report["verdicts"]) {
         CAPTURE(verdict.dump());

@@ -166,6 +166,37 @@ TEST_CASE("variants that there is no memory to try are not held to be wrong", "[
     CHECK(ladder.file(backend->capabilities()).verdicts().size() == 2);
 }
 
+TEST_CASE("a case of which a variant lacked memory is tried again by the next ladder", "[tuning][vulkan][errors]") {
+    if (vulkan_backends().empty()) return;
+    vulkan::VulkanBackend& backend = *vulkan_backends().back();
+    CAPTURE(backend.name());
+    const TemporaryFolder folder;
+    const graph::Plan plan = some_plan();
+    Counted first, second;
+    std::string missed;
+    Suspicious ladder(first.options(folder.path()), [&](Trial& trial) {
+        if (missed.empty()) missed = trial.variant;
+        if (trial.variant == missed) trial.lacked_memory = true;
+        return trial.lacked_memory;
+    });
+    const auto chosen = must(ladder.choose(backend, plan));
+    REQUIRE_FALSE(missed.empty());
+    // What was right there is used, and nothing of it is kept.
+    const auto given_up = ladder.given_up(backend.capabilities());
+    REQUIRE_FALSE(given_up.empty());
+    for (const auto& [key, verdict] : given_up) {
+        CAPTURE(key);
+        CHECK(verdict.variant != missed);
+        CHECK(std::ranges::count(chosen, verdict.variant) > 0);
+        CHECK_FALSE(ladder.file(backend.capabilities()).find(key));
+    }
+    Ladder next(second.options(folder.path()));
+    must(next.choose(backend, plan));
+    CHECK(second.trials > 0);
+    CHECK(next.given_up(backend.capabilities()).empty());
+    for (const auto& [key, verdict] : given_up) CHECK(next.file(backend.capabilities()).find(key));
+}
+
 TEST_CASE("trials end with their time, and the next ladder goes on", "[tuning][vulkan]") {
     for (vulkan::VulkanBackend* const backend : vulkan_backends()) {
         CAPTURE(backend->name());

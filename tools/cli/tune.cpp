@@ -54,7 +54,8 @@ Result<int> list(bool as_json) {
 }
 
 json as_json(const tuning::Trial& trial) {
-    if (!trial.fault.empty()) return {{"variant", trial.variant}, {"fault", trial.fault}};
+    if (!trial.fault.empty())
+        return {{"variant", trial.variant}, {"fault", trial.fault}, {"lacked_memory", trial.lacked_memory}};
     return {{"variant", trial.variant}, {"us", trial.us}, {"error", trial.error}, {"bound", trial.bound}};
 }
 
@@ -73,8 +74,8 @@ std::string as_text(const std::string& key, const tuning::Verdict& verdict) {
                           trial.variant == verdict.variant ? '*' : ' ', trial.variant.c_str(), trial.us, trial.error,
                           trial.bound);
         else
-            std::snprintf(line, sizeof line, "  - %-12s never used: %.110s\n", trial.variant.c_str(),
-                          trial.fault.c_str());
+            std::snprintf(line, sizeof line, "  - %-12s %s: %.110s\n", trial.variant.c_str(),
+                          trial.lacked_memory ? "not tried" : "never used", trial.fault.c_str());
         out += line;
     }
     return out;
@@ -100,23 +101,30 @@ Result<int> run(const TuneCommand& command) {
     std::set<std::string> keys;
     for (const graph::Plan& plan : plans)
         for (const graph::Node& node : plan.graph.nodes()) keys.insert(tuning::case_key(plan.graph, node, true));
-    json verdicts = json::array();
-    std::string text;
+    json verdicts = json::array(), not_kept = json::array();
+    std::string text, unkept_text;
     for (const auto& [key, verdict] : ladder->file(device).verdicts()) {
         if (!keys.contains(key)) continue;
         verdicts.push_back(as_json(key, verdict));
         text += as_text(key, verdict);
     }
+    for (const auto& [key, verdict] : ladder->given_up(device)) {
+        not_kept.push_back(as_json(key, verdict));
+        unkept_text += as_text(key, verdict);
+    }
+    if (!unkept_text.empty()) unkept_text = "not kept, for there was no memory to try all of it:\n" + unkept_text;
     if (command.json) {
         VKFORMER_CHECK(print(json{{"device", device.name},
                                   {"driver", device.driver},
                                   {"model", folder.string()},
                                   {"file", ladder->file(device).path().string()},
-                                  {"verdicts", verdicts}}
+                                  {"verdicts", verdicts},
+                                  {"not_kept", not_kept}}
                                  .dump(2, ' ', false, json::error_handler_t::replace) +
                              "\n"));
     } else {
-        VKFORMER_CHECK(print(device.name + "\n" + text + "kept in " + ladder->file(device).path().string() + "\n"));
+        VKFORMER_CHECK(print(device.name + "\n" + text + "kept in " + ladder->file(device).path().string() + "\n" +
+                             unkept_text));
     }
     return kOk;
 }
