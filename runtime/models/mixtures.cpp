@@ -67,14 +67,16 @@ Result<DecoderParts> read_weights(const Config& config, const formats::Weights& 
 /// 5 to every second one of the first, which it writes down.
 Result<void> read_windows(const Config& config, bool is_third, DecoderConfig& c) {
     VKFORMER_TRY(const bool uses_window, config.boolean("use_sliding_window", false));
+    std::vector<bool> slides(c.layers.size(), is_third);
+    if (!is_third) {
+        VKFORMER_TRY(slides, read_sliding_layers(config, c.layers.size()));
+        if (uses_window && !config.has("layer_types"))
+            return config.unsupported("use_sliding_window", "false, or \"layer_types\" that say for which layers");
+        if (!uses_window && std::ranges::find(slides, true) != slides.end())
+            return config.unsupported("layer_types", "full attention in all layers where use_sliding_window is false");
+    }
     if (!uses_window) return {};
     VKFORMER_TRY(const auto window, config.unsigned_integer("sliding_window", {.fallback = 4096, .max = 1u << 28}));
-    std::vector<bool> slides(c.layers.size(), true);
-    if (!is_third) {
-        if (!config.has("layer_types"))
-            return config.unsupported("use_sliding_window", "false, or \"layer_types\" that say for which layers");
-        VKFORMER_TRY(slides, read_sliding_layers(config, c.layers.size()));
-    }
     for (std::size_t i = 0; i < slides.size(); ++i) c.layers[i].window = slides[i] ? window : 0;
     return {};
 }

@@ -8,6 +8,7 @@
 #include "models/passed_over.hpp"
 #include "models/seq2seq.hpp"
 #include "support/catch.h"
+#include "support/refused.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -278,6 +279,17 @@ TEST_CASE("Qwen's layer_types that use_sliding_window denies are refused", "[mod
     CHECK_THAT(refused.error().message, ContainsSubstring("layer_types"));
     const auto model =
         must(load_golden_with("qwen3", {{"layer_types", types}, {"use_sliding_window", true}, {"sliding_window", 4}}));
+    CHECK(model.config().layers[1].window == 4);
+    CHECK(model.config().layers[0].window == 0);
+}
+
+// As transformers 5 writes it for a model without windows, too.
+TEST_CASE("Qwen 2's mixtures read layer_types", "[models][decoder][errors]") {
+    CHECK(notes_with("qwen2_moe", {{"layer_types", {"full_attention", "full_attention", "full_attention", "full_attention"}}}) == Notes{});
+    const json types = {"full_attention", "sliding_attention", "full_attention", "full_attention"};
+    check_refused(load_golden_with("qwen2_moe", {{"layer_types", types}}), ErrorCode::UnsupportedConfig, "layer_types");
+    const auto model = must(
+        load_golden_with("qwen2_moe", {{"layer_types", types}, {"use_sliding_window", true}, {"sliding_window", 4}}));
     CHECK(model.config().layers[1].window == 4);
     CHECK(model.config().layers[0].window == 0);
 }
