@@ -66,11 +66,14 @@ test_python() {
     "$folder/venv/bin/pip" install --quiet --disable-pip-version-check '.[ray]' pytest mypy "pyright[nodejs]" openai anthropic libretranslatepy websocket-client \
         --config-settings=build-dir="$folder/module" --config-settings=cmake.define.VKFORMER_PYTHON_INSTALLED=ON \
         --config-settings=cmake.define.CMAKE_PREFIX_PATH="$folder/vkformer" || return 1
-    VKFORMER_PROGRAM="$folder/vkformer/bin/vkformer" OPENBLAS_NUM_THREADS=1 \
-        "$folder/venv/bin/python" -m pytest -q -p no:cacheprovider python/tests || return 1
-    say "running the tests of the server, with the clients that people have"
-    VKFORMER_PROGRAM="$folder/vkformer/bin/vkformer" OPENBLAS_NUM_THREADS=1 \
-        "$folder/venv/bin/python" -m pytest -q -p no:cacheprovider tests/serve
+    local pytest=(env VKFORMER_PROGRAM="$folder/vkformer/bin/vkformer" OPENBLAS_NUM_THREADS=1
+        "$folder/venv/bin/python" -m pytest -q -p no:cacheprovider) failed=0
+    "${pytest[@]}" tests/serve >"$folder/serve.log" 2>&1 &
+    "${pytest[@]}" python/tests || failed=1
+    say "the tests of the server, with the clients that people have, which ran beside them"
+    wait $! || failed=1
+    cat "$folder/serve.log"
+    return $failed
 }
 test_python || {
     status=1
