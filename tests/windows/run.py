@@ -165,6 +165,12 @@ def host(wine, build):
     shutil.copy(wine.unpacked / "bin/vkformer.dll", wine.place)
     there = wine.run(wine.take(sample))
     yield "a C program on the DLL", None if "5 6 7 8" in there.stdout else there.stderr.strip() or there.stdout
+    broken = wine.place / "broken"
+    broken.mkdir()
+    (broken / "config.json").write_text('{"model_type": "llama", bad')
+    there = wine.run(wine.take(build / "batch_c.exe"), wine.inside(broken), "cpu")
+    yield ("what is thrown in the DLL is an error there",
+           None if there.returncode == 1 and "config.json: parse error" in there.stderr else there.stderr or there.stdout)
 
 
 def tests(wine, build, spec):
