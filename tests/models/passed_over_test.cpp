@@ -285,7 +285,8 @@ TEST_CASE("Qwen's layer_types that use_sliding_window denies are refused", "[mod
 
 // As transformers 5 writes it for a model without windows, too.
 TEST_CASE("Qwen 2's mixtures read layer_types", "[models][decoder][errors]") {
-    CHECK(notes_with("qwen2_moe", {{"layer_types", {"full_attention", "full_attention", "full_attention", "full_attention"}}}) == Notes{});
+    const json full = {"full_attention", "full_attention", "full_attention", "full_attention"};
+    CHECK(notes_with("qwen2_moe", {{"layer_types", full}}) == Notes{});
     const json types = {"full_attention", "sliding_attention", "full_attention", "full_attention"};
     check_refused(load_golden_with("qwen2_moe", {{"layer_types", types}}), ErrorCode::UnsupportedConfig, "layer_types");
     const auto model = must(
