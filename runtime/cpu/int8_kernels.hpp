@@ -41,6 +41,8 @@ struct Int8Kernels {
     std::size_t panel_columns, tile_rows, small_tile_rows;
     /// Up to so many rows of x, dot products take less time than a tile, for which the weight rows are laid out anew.
     std::size_t dot_rows;
+    /// Up to so many rows that whole tiles leave over take less time as dot products than in a tile of their own.
+    std::size_t left_over_rows;
     /// What a group takes: with all rows of a panel, with each row of a tile.
     std::size_t panel_bytes, tile_row_bytes;
 

@@ -205,8 +205,13 @@ void quantize(const float* x, std::size_t groups, std::int8_t* quants, float* sc
 
 template <class Format, std::size_t rows>
 struct DotSums {
-    DotFloats products[rows][2] = {};  // two: a sum need not wait for the one before
-    Floats minimums[rows] = {};
+    DotFloats products[rows][2];  // two: a sum need not wait for the one before
+    Floats minimums[rows];
+
+    DotSums() {
+        clear(products);
+        clear(minimums);
+    }
 };
 
 /// The first `count` lanes, eight, two or one; the others are zeros.
@@ -285,7 +290,8 @@ void add_row_dots(const std::byte* weight, std::size_t row_bytes, std::size_t co
                   std::size_t stride) {
     for (std::size_t first = 0; first < columns; first += kDotColumns) {
         const std::size_t some = columns - first < kDotColumns ? columns - first : kDotColumns;
-        DotFloats lanes[rows][kDotColumns] = {};
+        DotFloats lanes[rows][kDotColumns];
+        if (some < kDotColumns) clear(lanes);
 #pragma GCC unroll 1
         for (std::size_t c = 0; c < some; ++c) dot_row<Format, rows>(weight + (first + c) * row_bytes, x, c, lanes);
 #pragma GCC unroll 1
@@ -358,6 +364,18 @@ void make_tile(const float* x, std::size_t stride, std::size_t rows, std::size_t
     make_tile_of<Panel<Format>>(x, stride, rows, size, groups, kPanelOffset<Format>, tile);
 }
 
+/// Column c of a panel's group.
+inline void put_column(Ints quants, std::byte* group, std::size_t c) {
+    if constexpr (kPanelBytes == kGroup) {
+        store(reinterpret_cast<float*>(group + c * kGroup), (Floats)quants);
+    } else {
+        std::byte bytes[kGroup];
+        __builtin_memcpy(bytes, &quants, sizeof bytes);
+        for (std::size_t k = 0; k < kGroup; k += kPanelBytes)
+            __builtin_memcpy(group + k * kPanelColumns + c * kPanelBytes, bytes + k, kPanelBytes);
+    }
+}
+
 /// Column c of a panel: `block` is where its blocks begin.
 template <class Format, std::size_t count>
 inline void put_groups(const std::byte* block, std::byte* panel, std::size_t c) {
@@ -370,10 +388,7 @@ inline void put_groups(const std::byte* block, std::byte* panel, std::size_t c) 
             quants ^= static_cast<std::int32_t>(0x80808080u);
         else if constexpr (kPanelOffset<Format> != Format::kOffset)
             quants = minus_in_bytes<Format::kOffset>(quants);
-        std::byte bytes[kGroup];
-        __builtin_memcpy(bytes, &quants, sizeof bytes);
-        for (std::size_t k = 0; k < kGroup; k += kPanelBytes)
-            __builtin_memcpy(panel + g * P::kBytes + k * kPanelColumns + c * kPanelBytes, bytes + k, kPanelBytes);
+        put_column(quants, panel + g * P::kBytes, c);
     }
     Floats scales[Format::kHalves + 1] = {};
     Format::template scales<count>(block, scales, scales[Format::kHalves]);
@@ -413,6 +428,7 @@ constexpr Int8Kernels kInt8 = {.panel_columns = kPanelColumns,
                                .tile_rows = kTileRows,
                                .small_tile_rows = kSmallTileRows,
                                .dot_rows = kDotRows,
+                               .left_over_rows = kLeftOverRows,
                                .panel_bytes = Panel<Format>::kBytes,
                                .tile_row_bytes = Panel<Format>::kTileRowBytes,
                                .quantize = quantize<Format>,

@@ -106,7 +106,7 @@ inline QuantizedGroup quantize_group(const float* x, std::int8_t* quants) {
 // ---- few rows of x -------------------------------------------------------------------------------------------------------------
 
 constexpr bool kHasPairs = false;
-constexpr std::size_t kDotRows = 2;
+constexpr std::size_t kDotRows = 2, kLeftOverRows = 0;
 using DotFloats = FourFloats;
 inline Ints two_of_sixteen(const std::byte*, const std::byte*) { return Ints{}; }
 inline void exchange_halves(std::int8_t*) {}

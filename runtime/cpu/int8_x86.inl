@@ -49,9 +49,9 @@ constexpr std::size_t kTileRows = 16, kSmallTileRows = 8;
 constexpr std::size_t kTileRows = 8, kSmallTileRows = 8;
 #endif
 #if defined(VKFORMER_HAS_AVX512_VNNI) || defined(VKFORMER_HAS_AVX_VNNI)
-constexpr std::size_t kDotRows = 2;
+constexpr std::size_t kDotRows = 2, kLeftOverRows = 0;
 #else
-constexpr std::size_t kDotRows = 4;
+constexpr std::size_t kDotRows = 4, kLeftOverRows = 2;
 #endif
 constexpr std::size_t kPanelColumns = 8;
 
@@ -215,7 +215,8 @@ void add_tile_of(const std::byte* tile, std::size_t rows, const std::byte* panel
     using Integers = typename Rows::Integers;
     using Numbers = typename Rows::Numbers;
     constexpr std::size_t kWords = kGroup / 4 / P::kHalves;  // of four products, that share a scale
-    Numbers sums[kPanelColumns] = {};
+    Numbers sums[kPanelColumns];
+    clear(sums);
     for (std::size_t g = 0; g < groups; ++g, panel += P::kBytes, tile += size * P::kTileRowBytes) {
         for (std::size_t i = 0; i < ahead.group_bytes; i += 64)
             __builtin_prefetch(ahead.from + g * ahead.group_bytes + i, 0, 2);

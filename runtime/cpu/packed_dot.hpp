@@ -12,6 +12,9 @@
 
 namespace vkformer::cpu {
 
+/// Rows of x that `dot_four` takes.
+inline constexpr std::size_t kFourRows = 4;
+
 /// For one format; the same functions compiled for plain and for wide vectors.
 struct PackedKernels {
     /// Floats that `arrange` writes for a row of `in` elements.
@@ -22,6 +25,8 @@ struct PackedKernels {
     float (*dot)(const std::byte* row, const float* arranged, std::size_t in);
     /// w[0 … in − 1], each the very number that convert() gives.
     void (*unpack)(const std::byte* row, std::size_t in, float* out);
+    /// sums[r] = `dot` of row r of four, which lie arranged_size(in) apart. Null: four by `dot` take no longer.
+    void (*dot_four)(const std::byte* row, const float* arranged, std::size_t in, float* sums) = nullptr;
 };
 
 /// By what the processor can do; null: the format has none. Those of f16, bf16 and the block formats.

@@ -121,13 +121,36 @@ inline float dot_f16(const std::byte* row, const float* x, std::size_t in) {
     return sum;
 }
 
+/// A weight becomes a float once for four rows of x, which lie `in` apart.
+inline void dot_four_f16(const std::byte* row, const float* x, std::size_t in, float* sums) {
+    constexpr std::size_t kStep = 2 * kLanes;
+    Floats lanes[kFourRows][2];
+    clear(lanes);
+    std::size_t i = 0;
+    for (; i + kStep <= in; i += kStep) {
+        prefetch<2 * kStep>(row + 2 * i);
+        const Floats first = eight_halves(row + 2 * i), second = eight_halves(row + 2 * (i + kLanes));
+#pragma GCC unroll 4
+        for (std::size_t r = 0; r < kFourRows; ++r) {
+            lanes[r][0] += first * load<Floats>(x + r * in + i);
+            lanes[r][1] += second * load<Floats>(x + r * in + i + kLanes);
+        }
+    }
+#pragma GCC unroll 4
+    for (std::size_t r = 0; r < kFourRows; ++r) sums[r] = sum_of(lanes[r][0] + lanes[r][1]);
+    for (; i < in; ++i) {
+        const float w = half_at(row + 2 * i);
+        for (std::size_t r = 0; r < kFourRows; ++r) sums[r] += w * x[r * in + i];
+    }
+}
+
 inline void unpack_f16(const std::byte* row, std::size_t in, float* out) {
     std::size_t i = 0;
     for (; i + kLanes <= in; i += kLanes) store(out + i, eight_halves(row + 2 * i));
     for (; i < in; ++i) out[i] = half_at(row + 2 * i);
 }
 
-constexpr PackedKernels kF16 = {halves_arranged_size, copy_row, dot_f16, unpack_f16};
+constexpr PackedKernels kF16 = {halves_arranged_size, copy_row, dot_f16, unpack_f16, dot_four_f16};
 #else
 constexpr PackedKernels kF16 = {halves_arranged_size, arrange_halves, dot_halves<F16>, unpack_halves<F16>};
 #endif

@@ -16,8 +16,11 @@ namespace vkformer::cpu {
 namespace {
 
 /// Up to so many rows of x go through dot products with packed rows. Making floats of a row in blocks takes about as long as one of those,
-/// and a product with floats less than half; halves become floats on the way.
-std::size_t most_dot_rows(DType dtype) { return is_quantized(dtype) ? 2 : 6; }
+/// and a product with floats less than half; halves become floats on the way, where that was measured (AVX2) once for four rows.
+std::size_t most_dot_rows(DType dtype) {
+    if (is_quantized(dtype)) return 2;
+    return float_panel_kernels().rows_in_cache > 0 && packed_kernels(dtype)->dot_four != nullptr ? 12 : 6;
+}
 
 std::size_t rows_of(const TensorData& part, std::size_t in) { return part.shape.element_count() / in; }
 
@@ -37,13 +40,20 @@ PackedRows rows_in(const PackedWeight& weight, const TensorData& part) {
 /// y[r · stride + o] += weight row o · x row r, for all o below `count`. `arranged`: the rows of x, as the kernels read them.
 void add_dots(const PackedRows& weight, std::size_t count, std::span<const float> arranged, std::size_t rows, float* y,
               std::size_t stride) {
+    const PackedKernels& kernels = weight.kernels;
     const std::size_t size = arranged.size() / rows;
+    const std::size_t by_four = kernels.dot_four != nullptr ? rows / kFourRows * kFourRows : 0;
     parallel_for(count, slice_of_weight(count, weight.in * rows, weight.row_bytes),
                  [&](std::size_t first, std::size_t last, std::size_t) {
-                     for (std::size_t o = first; o < last; ++o)
-                         for (std::size_t r = 0; r < rows; ++r)
-                             y[r * stride + o] +=
-                                 weight.kernels.dot(weight.row(o), arranged.data() + r * size, weight.in);
+                     for (std::size_t o = first; o < last; ++o) {
+                         for (std::size_t r = 0; r < by_four; r += kFourRows) {
+                             float sums[kFourRows];
+                             kernels.dot_four(weight.row(o), arranged.data() + r * size, weight.in, sums);
+                             for (std::size_t k = 0; k < kFourRows; ++k) y[(r + k) * stride + o] += sums[k];
+                         }
+                         for (std::size_t r = by_four; r < rows; ++r)
+                             y[r * stride + o] += kernels.dot(weight.row(o), arranged.data() + r * size, weight.in);
+                     }
                  });
 }
 
@@ -114,34 +124,42 @@ constexpr std::size_t kFewTiles = 2, kPanelsAtOnce = 4, kPanelsBytes = std::size
 class Int8Product {
 public:
     Int8Product(const Int8Kernels& kernels, std::span<const float> x, std::size_t rows, std::size_t in)
-        : kernels_(kernels), rows_(rows), groups_(in / kInt8Group) {
-        rows <= kernels_.dot_rows ? quantize(x) : make_tiles(x);
+        : kernels_(kernels), tiled_(rows_in_tiles(kernels, rows)), single_(rows - tiled_), groups_(in / kInt8Group) {
+        if (tiled_ > 0) make_tiles(x.first(tiled_ * in));
+        if (single_ > 0) quantize(x.subspan(tiled_ * in));
     }
 
     /// y[r · stride + o] += weight row o · x row r, for all o below `count`.
     void add(const PackedRows& weight, std::size_t count, float* y, std::size_t stride) const {
-        rows_ <= kernels_.dot_rows ? add_dots(weight, count, y, stride) : add_panels(weight, count, y, stride);
+        if (tiled_ > 0) add_panels(weight, count, y, stride);
+        if (single_ > 0) add_dots(weight, count, y + tiled_ * stride, stride);
     }
 
 private:
+    static std::size_t rows_in_tiles(const Int8Kernels& kernels, std::size_t rows) {
+        if (rows <= kernels.dot_rows) return 0;
+        const std::size_t left_over = rows % kernels.tile_rows;
+        return left_over <= kernels.left_over_rows ? rows - left_over : rows;
+    }
+
     void quantize(std::span<const float> x) {
-        quants_.resize(rows_ * groups_ * kInt8Group);
-        scales_.resize(2 * rows_ * groups_);
-        for (std::size_t r = 0; r < rows_; ++r)
+        quants_.resize(single_ * groups_ * kInt8Group);
+        scales_.resize(2 * single_ * groups_);
+        for (std::size_t r = 0; r < single_; ++r)
             kernels_.quantize(x.data() + r * groups_ * kInt8Group, groups_, quants_.data() + r * groups_ * kInt8Group,
-                              scales_.data() + r * groups_, scales_.data() + (rows_ + r) * groups_);
+                              scales_.data() + r * groups_, scales_.data() + (single_ + r) * groups_);
     }
 
     void add_dots(const PackedRows& weight, std::size_t count, float* y, std::size_t stride) const {
         // Eight weight rows are added up together.
-        const std::size_t slice = slice_of_weight(count, weight.in * rows_, weight.row_bytes);
+        const std::size_t slice = slice_of_weight(count, weight.in * single_, weight.row_bytes);
         parallel_for(count, (slice + 7) / 8 * 8, [&](std::size_t first, std::size_t last, std::size_t) {
-            for (std::size_t r = 0; r < rows_; r += kMostDotRows) {
-                const QuantizedRows rows{.rows = std::min(kMostDotRows, rows_ - r),
+            for (std::size_t r = 0; r < single_; r += kMostDotRows) {
+                const QuantizedRows rows{.rows = std::min(kMostDotRows, single_ - r),
                                          .groups = groups_,
                                          .quants = quants_.data() + r * groups_ * kInt8Group,
                                          .scales = scales_.data() + r * groups_,
-                                         .totals = scales_.data() + (rows_ + r) * groups_};
+                                         .totals = scales_.data() + (single_ + r) * groups_};
                 kernels_.add_dots(weight.row(first), weight.row_bytes, last - first, rows, y + r * stride + first,
                                   stride);
             }
@@ -152,9 +170,9 @@ private:
     struct Tile {
         std::size_t first, rows, size;
     };
-    std::size_t tile_count() const { return (rows_ + kernels_.tile_rows - 1) / kernels_.tile_rows; }
+    std::size_t tile_count() const { return (tiled_ + kernels_.tile_rows - 1) / kernels_.tile_rows; }
     Tile tile(std::size_t i) const {
-        const std::size_t first = i * kernels_.tile_rows, rows = std::min(kernels_.tile_rows, rows_ - first);
+        const std::size_t first = i * kernels_.tile_rows, rows = std::min(kernels_.tile_rows, tiled_ - first);
         return {first, rows, rows <= kernels_.small_tile_rows ? kernels_.small_tile_rows : kernels_.tile_rows};
     }
     std::byte* group_of(const Tile& tile, std::size_t group) const {
@@ -182,7 +200,7 @@ private:
         const std::size_t columns = at_once * kernels_.panel_columns, blocks = (count + columns - 1) / columns;
         // Where there are few blocks of columns, several threads make the same panels, each for some of the tiles.
         const std::size_t wanted = (2 * parallel_threads() + blocks - 1) / blocks;
-        const std::size_t shares = std::clamp<std::size_t>(rows_ / kLeastPanelUses, 1, wanted);
+        const std::size_t shares = std::clamp<std::size_t>(tiled_ / kLeastPanelUses, 1, wanted);
         const AlignedBytes buffers = aligned_bytes(parallel_threads() * at_once * panel_bytes);
         const auto multiply = [&](std::size_t first, std::size_t last, std::size_t thread) {
             std::byte* const panels = buffers.get() + thread * at_once * panel_bytes;
@@ -215,15 +233,16 @@ private:
             }
         };
         const std::size_t slice =
-            is_few ? slice_of_weight(blocks, columns * weight.in * rows_, columns * weight.row_bytes) : 1;
+            is_few ? slice_of_weight(blocks, columns * weight.in * tiled_, columns * weight.row_bytes) : 1;
         parallel_for(blocks * shares, slice, multiply);
     }
 
     const Int8Kernels& kernels_;
-    std::size_t rows_, groups_;
-    std::vector<std::int8_t> quants_;  // of few rows
+    std::size_t tiled_, single_;  // rows: the first go through tiles, the rest through dot products
+    std::size_t groups_;
+    std::vector<std::int8_t> quants_;  // of rows for dot products
     std::vector<float> scales_;
-    AlignedBytes tiles_;  // of many
+    AlignedBytes tiles_;
 };
 
 /// The same with the activations as they are.

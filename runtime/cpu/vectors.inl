@@ -90,6 +90,18 @@ inline Vector load(const void* from) {
     return result;
 }
 
+/// Zeros, one vector after the other: what is initialised as a whole, GCC clears by an instruction for strings, which takes 50 cycles.
+template <class Vector, std::size_t count>
+inline void clear(Vector (&vectors)[count]) {
+#pragma GCC unroll 16
+    for (std::size_t i = 0; i < count; ++i) vectors[i] = Vector{};
+}
+template <class Vector, std::size_t rows, std::size_t count>
+inline void clear(Vector (&vectors)[rows][count]) {
+#pragma GCC unroll 8
+    for (std::size_t r = 0; r < rows; ++r) clear(vectors[r]);
+}
+
 /// Asks for what `bytes` bytes of a row that is read from front to back will be followed by. Bytes that no row has do no harm.
 template <std::size_t bytes>
 inline void prefetch(const void* from) {

@@ -118,40 +118,50 @@ TEST_CASE("every half is the number that it stands for", "[cpu][packed]") {
 
 TEST_CASE("dot products with packed rows agree with double precision", "[cpu][packed]") {
     const auto [format, in] = GENERATE(table<DType, std::size_t>(
-        {{DType::f16, 1},     {DType::f16, 15},   {DType::f16, 65},     {DType::f16, 576},    {DType::bf16, 17},
-         {DType::bf16, 576},  {DType::q8_0, 32},  {DType::q8_0, 1536},  {DType::q4_0, 32},    {DType::q4_0, 96},
-         {DType::q4_0, 1536}, {DType::q4_k, 256}, {DType::q4_k, 1536},  {DType::q5_k, 512},   {DType::q6_k, 768},
-         {DType::q4_1, 32},   {DType::q4_1, 96},  {DType::q5_0, 576},   {DType::q5_1, 1536},  {DType::iq4_nl, 576},
-         {DType::mxfp4, 32},  {DType::mxfp4, 96}, {DType::mxfp4, 1536}, {DType::iq4_xs, 768}, {DType::q2_k, 512},
-         {DType::q3_k, 1536}}));
+        {{DType::f16, 1},      {DType::f16, 15},    {DType::f16, 17},   {DType::f16, 65},     {DType::f16, 576},
+         {DType::bf16, 17},    {DType::bf16, 576},  {DType::q8_0, 32},  {DType::q8_0, 1536},  {DType::q4_0, 32},
+         {DType::q4_0, 96},    {DType::q4_0, 1536}, {DType::q4_k, 256}, {DType::q4_k, 1536},  {DType::q5_k, 512},
+         {DType::q6_k, 768},   {DType::q4_1, 32},   {DType::q4_1, 96},  {DType::q5_0, 576},   {DType::q5_1, 1536},
+         {DType::iq4_nl, 576}, {DType::mxfp4, 32},  {DType::mxfp4, 96}, {DType::mxfp4, 1536}, {DType::iq4_xs, 768},
+         {DType::q2_k, 512},   {DType::q3_k, 1536}}));
     CAPTURE(to_string(format), in);
     constexpr std::size_t kRows = 5;
     const TensorData data = filed(random_numbers(kRows * in, 3), {kRows, in}, format);
-    const std::vector<float> numbers = numbers_of(data), x = random_numbers(in, 4);
+    const std::vector<float> numbers = numbers_of(data), x = random_numbers(cpu::kFourRows * in, 4);
+    const auto check = [&](float found, std::size_t weight_row, std::size_t row_of_x) {
+        double expected = 0, terms = 0;
+        for (std::size_t i = 0; i < in; ++i) {
+            const double term =
+                static_cast<double>(x[row_of_x * in + i]) * static_cast<double>(numbers[weight_row * in + i]);
+            expected += term;
+            terms += std::abs(term);
+        }
+        // Eight sums of in / 8 terms; what has an offset takes it · x away, which q4_0 and q6_k have up to eight times a term's
+        // size and the others about once.
+        const double bound = (is_quantized(format) && format != DType::q8_0 ? 9 : 1) *
+                             (static_cast<double>(in) / 8 + 8) * 0x1p-24 * terms;
+        CHECK(std::abs(static_cast<double>(found) - expected) <= bound);
+    };
     for (const PackedKernels* kernels : kernels_of(format)) {
-        std::vector<float> arranged(kernels->arranged_size(in));
-        kernels->arrange(x.data(), in, arranged.data());
+        const std::size_t size = kernels->arranged_size(in);
+        std::vector<float> arranged(cpu::kFourRows * size);
+        for (std::size_t r = 0; r < cpu::kFourRows; ++r)
+            kernels->arrange(x.data() + r * in, in, arranged.data() + r * size);
         for (std::size_t row = 0; row < kRows; ++row) {
-            double expected = 0, terms = 0;
-            for (std::size_t i = 0; i < in; ++i) {
-                const double term = static_cast<double>(x[i]) * static_cast<double>(numbers[row * in + i]);
-                expected += term;
-                terms += std::abs(term);
-            }
-            const float found = kernels->dot(data.bytes.data() + row * bytes_of(format, in), arranged.data(), in);
-            // Eight sums of in / 8 terms; what has an offset takes it · x away, which q4_0 and q6_k have up to eight times a term's
-            // size and the others about once.
-            const double bound = (is_quantized(format) && format != DType::q8_0 ? 9 : 1) *
-                                 (static_cast<double>(in) / 8 + 8) * 0x1p-24 * terms;
-            CHECK(std::abs(static_cast<double>(found) - expected) <= bound);
+            const std::byte* const bytes = data.bytes.data() + row * bytes_of(format, in);
+            check(kernels->dot(bytes, arranged.data(), in), row, 0);
+            if (kernels->dot_four == nullptr) continue;
+            float four[cpu::kFourRows];
+            kernels->dot_four(bytes, arranged.data(), in, four);
+            for (std::size_t r = 0; r < cpu::kFourRows; ++r) check(four[r], row, r);
         }
     }
 }
 
 TEST_CASE("packed weights give what their numbers give", "[cpu][packed]") {
     const DType format = GENERATE(from_range(packed_formats()));
-    // Dot products, up to two, four or six rows; floats in a cache or 8-bit panels; panels, at last shared.
-    const std::size_t rows = GENERATE(1, 2, 3, 4, 6, 7, 16, 17, 33, 130);
+    // Dot products, up to two, four, six or twelve rows; floats in a cache or 8-bit panels; panels, at last shared.
+    const std::size_t rows = GENERATE(1, 2, 3, 4, 6, 7, 12, 13, 16, 17, 33, 130);
     const bool is_deep = GENERATE(false, true);  // more elements than a panel has, and no multiple of those in a cache
     const auto products = GENERATE(cpu::QuantizedProducts::floats, cpu::QuantizedProducts::int8);
     CAPTURE(to_string(format), rows, is_deep, static_cast<int>(products));
