@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <concepts>
 #include <cstddef>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -98,7 +100,9 @@ SoftmaxTerms<T> add_weighted_values(const AttentionOperands<T>& o, std::size_t b
     return terms;
 }
 
-/// Neighbouring queries of one head, whose common keys go through two matrix products instead of many with a vector.
+/// Neighbouring queries of one head, whose common keys go through two matrix products instead of many with a vector. Some keys at a time:
+/// their weights stay in a cache, and what the keys before have given is scaled where a larger score comes.
+/// Milakov and Gimelshein 2018, "Online normalizer calculation for softmax"; Dao et al. 2022, "FlashAttention".
 template <std::floating_point T>
 class QueryBlock {
 public:
@@ -112,79 +116,105 @@ public:
             if (keys.first < keys.last) reach_ = {std::min(reach_.first, keys.first), std::max(reach_.last, keys.last)};
         }
         if (common_.first >= common_.last) common_ = {reach_.first, reach_.first};
-        width_ = reach_.first < reach_.last ? reach_.last - reach_.first : 0;
     }
 
     /// y: zeros before. Keys that a query does not see are not even read for it.
     void attend(std::span<T> y) const {
-        if (width_ == 0) return;
-        std::vector<T> weights(count_ * width_, T{0});
-        score(weights);
-        std::vector<T> sums(count_);
-        for (std::size_t i = 0; i < count_; ++i) sums[i] = softmax(i, weights);
-        add_values(weights, y);
-        for (std::size_t i = 0; i < count_; ++i)
-            for (std::size_t v = 0; v < dims_.value_dim && sums[i] != 0; ++v)
-                y[row(i) * dims_.value_dim + v] /= sums[i];
+        if (reach_.first >= reach_.last) return;
+        const SmallProduct<T> queries(common_.first < common_.last ? count_ : 0, dims_.head_dim, o_.scale,
+                                      {&o_.query[row(0) * dims_.head_dim], dims_.heads * dims_.head_dim});
+        std::vector<T> weights(count_ * std::min(kKeysAtOnce, reach_.last - reach_.first));
+        std::vector<SoftmaxTerms<T>> terms(count_, {-std::numeric_limits<T>::infinity(), 0});
+        for (std::size_t first = reach_.first, last; first < reach_.last; first = last) {
+            last = std::min((first / kKeysAtOnce + 1) * kKeysAtOnce, reach_.last);
+            const Part part{{first, last}, weights};
+            std::ranges::fill(weights, T{0});
+            score(part, queries);
+            for (std::size_t i = 0; i < count_; ++i) softmax(part, i, terms[i], y);
+            add_values(part, y);
+        }
+        for (std::size_t i = 0; i < count_; ++i) {
+            if (terms[i].sum == 0) continue;
+            const T sum = terms[i].sum + o_.mask.sink_weight(h_, terms[i].max);
+            for (T& value : result(i, y)) value /= sum;
+        }
     }
 
 private:
+    /// Whole pages. Weights of 32 queries take 32 KiB.
+    static constexpr std::size_t kKeysAtOnce = 256;
+    static_assert(kKeysAtOnce % graph::kPageLen == 0);
+
+    /// Some neighbouring keys, and the scores or weights of all queries for them.
+    struct Part {
+        KeyRange keys;
+        std::span<T> weights;  // [queries, keys]
+        std::size_t stride() const { return keys.last - keys.first; }
+        T* at(std::size_t query, std::size_t key) const { return &weights[query * stride() + key - keys.first]; }
+    };
+
     KeyRange seen(std::size_t i) const { return o_.mask.seen_keys(b_, first_ + i, dims_.key_len); }
     std::size_t row(std::size_t i) const { return (b_ * dims_.query_len + first_ + i) * dims_.heads + h_; }
-    /// The keys of query i that are not common, on both sides.
-    std::array<KeyRange, 2> own_keys(std::size_t i) const {
-        const KeyRange keys = seen(i);
-        if (common_.first == common_.last) return {keys, {0, 0}};
-        return {KeyRange{keys.first, common_.first}, KeyRange{common_.last, keys.last}};
+    std::span<T> result(std::size_t i, std::span<T> y) const {
+        return y.subspan(row(i) * dims_.value_dim, dims_.value_dim);
+    }
+    /// The keys of query i in the part that are not common, on both sides.
+    std::array<KeyRange, 2> own_keys(const Part& part, std::size_t i) const {
+        const KeyRange keys = common_part(part.keys, seen(i)), common = common_part(part.keys, common_);
+        if (common.first == common.last) return {keys, {0, 0}};
+        return {KeyRange{keys.first, common.first}, KeyRange{common.last, keys.last}};
     }
 
-    void score(std::span<T> weights) const {
+    void score(const Part& part, const SmallProduct<T>& queries) const {
         using Keys = Matrix<const T>;
-        if (common_.first < common_.last) {
-            const SmallProduct<T> queries(count_, dims_.head_dim, o_.scale,
-                                          {&o_.query[row(0) * dims_.head_dim], dims_.heads * dims_.head_dim});
-            o_.for_each_run(b_, h_, common_, [&](std::size_t first, std::size_t last, Keys keys, Keys) {
-                queries.add(last - first, keys, {&weights[first - reach_.first], width_});
-            });
-        }
+        o_.for_each_run(b_, h_, common_part(part.keys, common_),
+                        [&](std::size_t first, std::size_t last, Keys keys, Keys) {
+                            queries.add(last - first, keys, {part.at(0, first), part.stride()});
+                        });
         for (std::size_t i = 0; i < count_; ++i)
-            for (const KeyRange& own : own_keys(i))
+            for (const KeyRange& own : own_keys(part, i))
                 o_.for_each_run(b_, h_, own, [&](std::size_t first, std::size_t last, Keys keys, Keys) {
                     add_matrix_vector(last - first, dims_.head_dim, o_.scale, keys, &o_.query[row(i) * dims_.head_dim],
-                                      &weights[i * width_ + first - reach_.first]);
+                                      part.at(i, first));
                 });
     }
 
-    /// Scores of query i become weights; their sum.
-    T softmax(std::size_t i, std::span<T> weights) const {
-        const auto [first, last] = seen(i);
-        if (first >= last) return 0;
-        const std::span<T> scores = weights.subspan(i * width_ + first - reach_.first, last - first);
+    /// Scores of query i become weights; `terms` and y[i] are those of the keys so far.
+    void softmax(const Part& part, std::size_t i, SoftmaxTerms<T>& terms, std::span<T> y) const {
+        const auto [first, last] = common_part(part.keys, seen(i));
+        if (first >= last) return;
+        const std::span<T> scores(part.at(i, first), last - first);
         if (o_.soft_cap != 0)
             for (T& score : scores) score = soft_capped(score, o_.soft_cap);
         for (std::size_t j = 0; j < scores.size() && !o_.mask.additive.empty(); ++j)
             scores[j] += o_.mask.addend(b_, h_, first_ + i, first + j, dims_.key_len);
-        const SoftmaxTerms<T> terms = exponentiate(scores);
-        return terms.sum == 0 ? T{0} : terms.sum + o_.mask.sink_weight(h_, terms.max);
+        const SoftmaxTerms<T> more = exponentiate(scores, terms.max);
+        if (terms.sum != 0 && more.max != terms.max) {
+            const T scale = std::exp(terms.max - more.max);
+            terms.sum *= scale;
+            for (T& value : result(i, y)) value *= scale;
+        }
+        terms = {more.max, terms.sum + more.sum};
     }
 
-    void add_values(std::span<const T> weights, std::span<T> y) const {
+    void add_values(const Part& part, std::span<T> y) const {
         using Values = Matrix<const T>;
-        o_.for_each_run(b_, h_, common_, [&](std::size_t first, std::size_t last, Values, Values values) {
-            add_small_product(count_, dims_.value_dim, last - first, {&weights[first - reach_.first], width_}, values,
-                              {&y[row(0) * dims_.value_dim], dims_.heads * dims_.value_dim});
-        });
+        o_.for_each_run(b_, h_, common_part(part.keys, common_),
+                        [&](std::size_t first, std::size_t last, Values, Values values) {
+                            add_small_product(count_, dims_.value_dim, last - first, {part.at(0, first), part.stride()},
+                                              values, {&y[row(0) * dims_.value_dim], dims_.heads * dims_.value_dim});
+                        });
         for (std::size_t i = 0; i < count_; ++i)
-            for (const KeyRange& own : own_keys(i))
+            for (const KeyRange& own : own_keys(part, i))
                 o_.for_each_run(b_, h_, own, [&](std::size_t first, std::size_t last, Values, Values values) {
-                    add_vector_matrix(last - first, dims_.value_dim, &weights[i * width_ + first - reach_.first],
-                                      values, &y[row(i) * dims_.value_dim]);
+                    add_vector_matrix(last - first, dims_.value_dim, part.at(i, first), values,
+                                      &y[row(i) * dims_.value_dim]);
                 });
     }
 
     const AttentionOperands<T>& o_;
     const AttentionDims& dims_;
-    std::size_t b_, h_, first_, count_, width_;
+    std::size_t b_, h_, first_, count_;
     KeyRange common_, reach_;  // seen by every query, by any query
 };
 

@@ -16,6 +16,12 @@ struct KeyRange {
     std::size_t first, last;  // keys first … last − 1
 };
 
+/// The keys that are in both; of none, first == last.
+inline KeyRange common_part(KeyRange a, KeyRange b) {
+    const std::size_t first = std::max(a.first, b.first);
+    return {first, std::max(first, std::min(a.last, b.last))};
+}
+
 /// graph::AttentionMask with its tensors; spans may be empty.
 template <std::floating_point T>
 struct Mask {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <concepts>
 #include <limits>
@@ -16,16 +17,16 @@ struct SoftmaxTerms {
     T sum;  ///< Σ exp(score − m)
 };
 
-/// Replaces the scores by exp(score − m). Keys with a score of −∞ count as unseen: a row of nothing else becomes zeros, with
-/// m = −∞ and sum 0. A NaN among the scores gives a NaN sum.
+/// Replaces the scores by exp(score − m), where m is not below `least`. Keys with a score of −∞ count as unseen: a row of nothing else
+/// becomes zeros, with m = least and sum 0. A NaN among the scores gives a NaN sum.
 template <std::floating_point T>
-SoftmaxTerms<T> exponentiate(std::span<T> scores) {
+SoftmaxTerms<T> exponentiate(std::span<T> scores, T least = -std::numeric_limits<T>::infinity()) {
     constexpr T kMinusInfinity = -std::numeric_limits<T>::infinity();
     if constexpr (std::same_as<T, float>) {
-        const float max = float_kernels().max_of(scores.data(), scores.size());
+        const float max = std::max(least, float_kernels().max_of(scores.data(), scores.size()));
         if (max != kMinusInfinity) return {max, float_kernels().exponentiate(scores.data(), scores.size(), max)};
     }
-    T max = kMinusInfinity;
+    T max = least;
     bool any_seen = false;
     for (const T score : scores) {
         any_seen = any_seen || score != kMinusInfinity;

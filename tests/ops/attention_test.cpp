@@ -95,6 +95,47 @@ TEST_CASE("capped attention in one node and in three is the same", "[op][attenti
         });
 }
 
+/// More keys than any kernel has at once: what the first ones gave is scaled when a larger score comes, and stays when none does.
+TEST_CASE("attention to many keys in one node and in three is the same", "[op][attention]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    constexpr MaskKind kWide[] = {
+        {.name = "none"},
+        {.name = "causal from starts", .causal = true, .starts = true},
+        {.name = "causal, window, lengths, starts", .causal = true, .window = 300, .lengths = true, .starts = true},
+        {.name = "all",
+         .causal = true,
+         .window = 700,
+         .lengths = true,
+         .starts = true,
+         .additive = {{true, false, true}}}};
+    const MaskKind kind = GENERATE_REF(from_range(std::begin(kWide), std::end(kWide)));
+    // Scores of up to ±24, by which keys 0 … 255, 256 … 511 and so on differ: rising, falling, or the largest in the middle.
+    const int course = GENERATE(1, -1, 0);
+    if (!takes_case(backend, 2)) return;
+    CAPTURE(backend.name(), kind.name, course);
+    const AttentionSizes sizes{2, 70, 801, 2, 1, 8, 12};
+    OpCase c;
+    const graph::Value q =
+        c.floats("query", DType::f32, {2, 70, 2, 8}, std::vector<float>(std::size_t{2} * 70 * 2 * 8, 1.0f));
+    std::vector<float> keys = c.random_floats(std::size_t{2} * 801 * 8, 0.5f);
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+        const auto part = static_cast<int>(i / 8 % 801 / 256);
+        keys[i] += static_cast<float>(course == 0 ? 2 - std::abs(part - 1) : course * part);
+    }
+    const graph::Value k = c.floats("key", DType::f32, {2, 801, 1, 8}, std::move(keys));
+    const graph::Value v = c.floats("value", DType::f32, {2, 801, 1, 12});
+    const graph::AttentionMask mask = make_mask(c, kind, sizes);
+    const graph::Value weights = must(masked_softmax(c.graph, must(attention_scores(c.graph, q, k, 1)), mask));
+    const graph::Value in_three = c.expect(weighted_sum(c.graph, weights, v));
+    const graph::Value in_one = c.expect(attention(c.graph, q, k, v, mask, 1));
+    const std::vector<float> expected = c.run(backend, in_three);
+    c.each_variant(backend, in_one, [&](const std::vector<float>& found) {
+        std::size_t wrong = 0;
+        for (std::size_t i = 0; i < found.size(); ++i) wrong += !(std::abs(found[i] - expected[i]) <= 1e-5f);
+        CHECK(wrong == 0);
+    });
+}
+
 TEST_CASE("huge scores are capped, not lost", "[op][attention][soft_cap]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());
