@@ -114,7 +114,7 @@ Result<Value> rms_norm(Graph& graph, Value x, Value gain, float eps, float gain_
 // ---- attention ------------------------------------------------------------------------------------------------------
 // query [batch, query_len, heads, head_dim], key [batch, key_len, kv_heads, head_dim], value [batch, key_len, kv_heads,
 // value_dim]: the layout in which projections come, so that nothing is ever transposed; heads is a multiple of kv_heads and
-// head h reads key/value head h / (heads / kv_heads) (Ainslie et al. 2023). head_dim and value_dim ≤ 256 in attention and
+// head h reads key/value head h / (heads / kv_heads) (Ainslie et al. 2023). head_dim and value_dim ≤ 576 in attention and
 // decode_attention, ≤ 4096 in the nodes that store the scores. All of one dtype, f32 or f16; in attention and decode_attention, key and
 // value may both be q8_0 caches. With `pages`, i32 [batch, table_len], they are both in pages there, [pages, kPageLen, kv_heads, …]
 // (graph/pages.hpp), and key_len is table_len · kPageLen: key j of sequence b lies in page pages[b, j / kPageLen]. Of the table only what
@@ -324,15 +324,19 @@ struct RouteOptions {
     float least_sum = 1e-20f;  ///< added to that sum, so that weights of 0 are no NaN
     float scale = 1;           ///< of the weights, after that
     Value bias;  ///< f32 [experts], optional: added to the scores where experts are chosen, and not to their weights
+    RouteGroups groups;  ///< count a divisor of the experts, up to 64; kept · experts / count at least k
 };
 struct RouteResult {
     Value weights, indices;
 };
 /// The router of a mixture of experts. score = softmax(x) over a row, or sigmoid(x); chosen are the k experts with the largest score +
 /// bias, in falling order, the lower index first on ties, NaN above everything; without a bias the order is that of x, which no rounding
-/// levels. x f32 [rows, experts] → weights f32 [rows, k], the scores of the chosen, and indices i32 [rows, k].
+/// levels. With groups they are chosen from those `kept` that come first, in the same order, by the sum of what their `best` best experts
+/// are chosen by (with two of them the scores, without a bias too). x f32 [rows, experts] → weights f32 [rows, k], the scores of the chosen,
+/// and indices i32 [rows, k].
 /// Softmax: Shazeer et al. 2017, eq. 3 to 5; normalised: Jiang et al. 2024 (Mixtral), section 2.1. Sigmoid with a bias: DeepSeek-AI 2024
-/// (arXiv 2412.19437), eq. 12 to 16.
+/// (arXiv 2412.19437), eq. 12 to 16. Groups: DeepSeek-AI 2024 (arXiv 2405.04434), section 2.2.2, and of two best experts as in the code of
+/// DeepSeek-V3.
 Result<RouteResult> route_top_k(Graph& graph, Value x, const RouteOptions& options);
 
 /// Which tokens `sample` keeps, in this order. Tokens with equal logits are kept or left together.

@@ -597,6 +597,14 @@ struct TopK {
 /// How the router of a mixture of experts makes scores of its logits.
 enum class RouteScores : std::uint8_t { softmax, sigmoid };
 
+/// Neighbours among the experts are a group; those of a row are chosen from the groups that come first by their `best` best experts.
+struct RouteGroups {
+    std::uint32_t count = 1;  ///< 1: all experts are one group, from which they are chosen
+    std::uint32_t kept = 1;   ///< groups of a row
+    std::uint32_t best = 1;   ///< experts of a group, 1 or 2, the sum of whose places it is chosen by
+    friend bool operator==(const RouteGroups&, const RouteGroups&) = default;
+};
+
 /// The k best experts of each row of logits, and their weights. bias is optional.
 struct RouteTopK {
     static constexpr std::string_view kName = "route_top_k";
@@ -605,6 +613,7 @@ struct RouteTopK {
     bool normalises = false;  ///< the weights of a row sum up to `scale`
     float scale = 1;
     float least_sum = 1e-20f;  ///< added to the sum that weights are divided by, so that weights of 0 are no NaN
+    RouteGroups groups;
     static void operands(auto& self, auto&& visit) {
         visit("x", self.x, Access::read);
         visit("bias", self.bias, Access::read);

@@ -49,7 +49,7 @@ const uint PART_KEYS = TILE / PARTS;
 const bool SAME_KEYS_FOR_ALL = (MASK & (kMaskCausal | kMaskWindow)) == 0;  // all queries of a sequence see the same
 
 // 3 · 32 · 33 · 4 + 128 · 4 + 32 · 4 bytes = 13 KiB of shared memory; of 16 KiB there is nothing left for a longer
-// tile. Registers: QUERY_STEPS · 2 · (VALUE_TILES + 1) sums: 24 for value_dim 64, 72 for 256.
+// tile. Registers: QUERY_STEPS · 2 · (VALUE_TILES + 1) sums: 24 for value_dim 64, 72 for 256, 76 for 576.
 shared float query_tile[TILE * PITCH];   // [query, depth]
 shared float key_tile[TILE * PITCH];     // [key, depth], then [key, value column]
 shared float weight_tile[TILE * PITCH];  // [query, key]: scores, then exp(score − maximum)

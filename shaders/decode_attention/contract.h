@@ -8,7 +8,7 @@ const uint kDecodeAttentionQuery = 0, kDecodeAttentionKey = 1, kDecodeAttentionV
            kDecodeAttentionWords = 3, kDecodeAttentionAdditive = 5,  // Words: decode_attention/words.glsl
            kDecodeAttentionPartial = 6, kDecodeAttentionY = 7, kDecodeAttentionPages = 8;
 const uint kDecodeAttentionMaxWorkgroup = 128;  // a tile has as many keys as the workgroup has invocations
-const uint kDecodeAttentionMaxHeadDim = 256;
+const uint kDecodeAttentionMaxHeadDim = 576;
 const uint kLeastSplitKeys = 32;  // of a split that has any
 // Specialization constants:
 const uint kDecodeAttentionColumns = 1;      // invocations that share a key in the sum of values: a power of two

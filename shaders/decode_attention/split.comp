@@ -36,7 +36,7 @@ const bool IN_PAGES = (MASK & kKeysInPages) != 0;
 #include "lib/pages.glsl"
 #include "lib/split.glsl"
 
-// 128 · 17 · 4 + 256 · 4 + 128 · 4 bytes, and 1 KiB of the reductions: 11 KiB of shared memory. Depth 32 would take 19
+// 128 · 17 · 4 + 576 · 4 + 2 · 128 · 4 bytes, and 1 KiB of the reductions: 13 KiB of shared memory. Depth 32 would take 21
 // KiB.
 const uint DEPTH = 16;         // of the keys at a time: 64 or 32 bytes in a row
 const uint PITCH = DEPTH + 1;  // not 16: 32 keys then lie in 32 banks

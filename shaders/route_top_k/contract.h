@@ -8,14 +8,18 @@ const uint kRouteTopKX = 0, kRouteTopKBias = 1, kRouteTopKWeights = 2, kRouteTop
 const uint kRouteTopKScores = 1;     // one of the two below
 const uint kRouteTopKHasBias = 2;    // the experts' bias is added where they are chosen
 const uint kRouteTopKNormalises = 3;  // the weights of a row are divided by their sum
+const uint kRouteTopKGroupBest = 4;   // experts by whose places a group is chosen, 1 or 2; 0: there are no groups
 const uint kRouteScoresSoftmax = 0, kRouteScoresSigmoid = 1;
 const uint kRouteTopKMaxK = 32;  // experts of a row: each of the smallest workgroup's invocations writes one
+const uint kRouteTopKMaxGroups = 64;
 struct RouteTopKPush {
     uint rows;
     uint experts;
     uint k;       // experts to choose, at most kRouteTopKMaxK and `experts`
     float scale;  // of the weights
     float least_sum;  // added to the sum that weights are divided by
+    uint groups;       // of neighbouring experts, at most kRouteTopKMaxGroups
+    uint kept_groups;  // that the experts of a row are from
 };
 SHARED_END
 #endif

@@ -160,10 +160,10 @@ TEST_CASE("attention refuses what does not fit", "[builders]") {
         "attention: value has shape [1, 511, 8, 64], expected [1, 512, 8, 64] (batch, key_len and kv_heads of key)");
     CHECK_REFUSED(in, attention(g, query, in(f32, {1, 512, 3, 128}), in(f32, {1, 512, 3, 64}), {}, 1), kShape,
                   "attention: heads is 8, expected a multiple of kv_heads, 3");
-    CHECK_REFUSED(in, attention(g, in(f32, {1, 4, 8, 257}), in(f32, {1, 5, 8, 257}), in(f32, {1, 5, 8, 4}), {}, 1),
-                  kInvalid, "attention: head_dim is 257, expected 1 to 256");
-    CHECK_REFUSED(in, attention(g, query, key, in(f32, {1, 512, 8, 300}), {}, 1), kInvalid,
-                  "attention: value_dim is 300, expected 1 to 256");
+    CHECK_REFUSED(in, attention(g, in(f32, {1, 4, 8, 577}), in(f32, {1, 5, 8, 577}), in(f32, {1, 5, 8, 4}), {}, 1),
+                  kInvalid, "attention: head_dim is 577, expected 1 to 576");
+    CHECK_REFUSED(in, attention(g, query, key, in(f32, {1, 512, 8, 600}), {}, 1), kInvalid,
+                  "attention: value_dim is 600, expected 1 to 576");
     CHECK_REFUSED(in, attention(g, in(f32, {4, 8, 128}), key, value, {}, 1), kShape,
                   "attention: query has shape [4, 8, 128], expected 4 dimensions [batch, query_len, heads, head_dim]");
     CHECK_REFUSED(in, attention(g, query, in(f16, {1, 512, 8, 128}), value, {}, 1), kDtype,

@@ -93,8 +93,60 @@ TEST_CASE("route_top_k divides no weights by 0, and shows a NaN", "[op][route_to
     c.check(backend);
 }
 
+TEST_CASE("route_top_k chooses from groups as the double oracle does", "[op][route_top_k]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const auto [scores, has_bias, best] = GENERATE(table<RouteScores, bool, std::uint32_t>({
+        {RouteScores::softmax, false, 1u},
+        {RouteScores::sigmoid, true, 2u},
+        {RouteScores::sigmoid, false, 2u},
+    }));
+    const auto [experts, groups, kept, k] = GENERATE(table<std::uint64_t, std::uint32_t, std::uint32_t, std::uint32_t>({
+        {160u, 8u, 3u, 6u},     // DeepSeek-V2
+        {256u, 8u, 4u, 8u},     // DeepSeek-V3
+        {15u, 5u, 2u, 6u},      // all of what is kept
+        {128u, 64u, 33u, 32u},  // more groups than invocations of a small workgroup
+    }));
+    CAPTURE(backend.name(), static_cast<int>(scores), has_bias, experts, groups);
+    OpCase c;
+    const Value x = c.floats("x", DType::f32, {20, experts}, 3);
+    const Value bias = has_bias ? c.floats("bias", DType::f32, {experts}, 0.3f) : Value{};
+    expect_route(c, x, {.k = k, .scores = scores, .normalises = true, .bias = bias, .groups = {groups, kept, best}});
+    c.check(backend);
+}
+
+TEST_CASE("route_top_k takes no expert from a group that does not come first", "[op][route_top_k]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    OpCase c;
+    const Value x = c.floats("x", DType::f32, {1, 6}, {5, 0, 4, 3.5f, -1, -2});
+    const Value bias = c.floats("bias", DType::f32, {6}, {0, 0, 0, 0, 3, 0});
+    const auto largest = expect_route(c, x, {.k = 2, .groups = {.count = 3, .kept = 1, .best = 1}});
+    // Both scores of the second group together are more than the largest of all and a small one.
+    const auto pairs =
+        expect_route(c, x, {.k = 2, .scores = RouteScores::sigmoid, .groups = {.count = 3, .kept = 1, .best = 2}});
+    const auto two =
+        expect_route(c, x, {.k = 3, .scores = RouteScores::sigmoid, .groups = {.count = 3, .kept = 2, .best = 2}});
+    const auto biased = expect_route(
+        c, x, {.k = 2, .scores = RouteScores::sigmoid, .bias = bias, .groups = {.count = 3, .kept = 1, .best = 2}});
+    CHECK(c.run_ints(backend, largest.indices) == std::vector<std::int32_t>{0, 1});
+    CHECK(c.run_ints(backend, pairs.indices) == std::vector<std::int32_t>{2, 3});
+    CHECK(c.run_ints(backend, two.indices) == std::vector<std::int32_t>{0, 2, 3});
+    CHECK(c.run_ints(backend, biased.indices) == std::vector<std::int32_t>{4, 5});
+    CHECK(c.run(backend, biased.weights)[0] == Approx(1 / (1 + std::exp(1.0))).epsilon(1e-5));
+    c.check(backend);
+}
+
 TEST_CASE("route_top_k refuses what does not fit", "[builders]") {
     Inputs in;
+    const auto grouped = [&](std::uint32_t k, const graph::RouteGroups& groups) {
+        return route_top_k(in.graph, in(f32, {3, 12}), {.k = k, .groups = groups});
+    };
+    CHECK_REFUSED(in, grouped(2, {.count = 5, .kept = 2}), kShape,
+                  "route_top_k: x has 12 experts, expected a multiple of the 5 groups");
+    CHECK_REFUSED(in, grouped(4, {.count = 4, .kept = 1}), kInvalid, "route_top_k: kept groups is 1, expected 2 to 4");
+    CHECK_REFUSED(in, grouped(4, {.count = 4, .kept = 5}), kInvalid, "route_top_k: kept groups is 5, expected 2 to 4");
+    CHECK_REFUSED(in, grouped(4, {.count = 12, .kept = 5, .best = 2}), kInvalid,
+                  "route_top_k: best experts of a group is 2, expected 1 to 1");
     const auto route = must(route_top_k(in.graph, in(f32, {3, 8}), {.k = 2, .bias = in(f32, {8})}));
     CHECK(to_string(in.graph.shape(route.weights)) == "[3, 2]");
     CHECK(in.graph.dtype(route.indices) == i32);

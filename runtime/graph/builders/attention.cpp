@@ -8,7 +8,7 @@
 namespace vkformer::graph {
 namespace {
 
-constexpr std::uint64_t kMaxHeadDim = 256;    // of the nodes that keep a row in registers or shared memory
+constexpr std::uint64_t kMaxHeadDim = 576;    // of the nodes that keep a row in registers or shared memory
 constexpr std::uint64_t kMaxTiledDim = 4096;  // of those that walk over it in tiles
 constexpr std::uint64_t kMaxAdditiveDim = 4096;
 constexpr std::uint64_t kMaxHalfWidth = std::uint64_t{1} << 20;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/ceil_div.hpp"
 #include "core/stable_order.hpp"
 #include "graph/builders.hpp"
 #include "graph/builders/check.hpp"
@@ -10,7 +11,7 @@
 namespace vkformer::graph {
 namespace {
 
-constexpr std::uint64_t kMaxTopK = 128, kMaxRoutedExperts = 32;
+constexpr std::uint64_t kMaxTopK = 128, kMaxRoutedExperts = 32, kMaxRouteGroups = 64;
 constexpr std::string_view kLogitsLayout = "[rows, vocab]";
 
 Result<void> check_logits(const OperandCheck& check, Value x) {
@@ -77,6 +78,19 @@ Result<void> check_penalties(const OperandCheck& check, const PenalizeOptions& o
     return {};
 }
 
+/// Groups that leave at least k experts.
+Result<void> check_groups(const OperandCheck& check, const RouteGroups& groups, std::uint64_t experts,
+                          std::uint64_t k) {
+    VKFORMER_CHECK(check.range("groups", groups.count, 1, kMaxRouteGroups));
+    if (experts % groups.count != 0)
+        return check.error(ErrorCode::ShapeMismatch, "x has " + std::to_string(experts) +
+                                                         " experts, expected a multiple of the " +
+                                                         std::to_string(groups.count) + " groups");
+    const std::uint64_t each = experts / groups.count;
+    VKFORMER_CHECK(check.range("kept groups", groups.kept, ceil_div(k, each), groups.count));
+    return check.range("best experts of a group", groups.best, 1, std::min<std::uint64_t>(each, 2));
+}
+
 }  // namespace
 
 Result<Value> log_softmax(Graph& graph, Value x) {
@@ -122,6 +136,8 @@ Result<RouteResult> route_top_k(Graph& graph, Value x, const RouteOptions& optio
         VKFORMER_CHECK(check.shape("bias", options.bias, {experts}, "experts of x"));
     }
 
+    VKFORMER_CHECK(check_groups(check, options.groups, experts, options.k));
+
     const Shape shape = graph.shape(x).with_back(options.k);
     VKFORMER_TRY(const Value weights, graph.activation("route_top_k.weights", DType::f32, shape));
     VKFORMER_TRY(const Value indices, graph.activation("route_top_k.indices", DType::i32, shape));
@@ -132,7 +148,8 @@ Result<RouteResult> route_top_k(Graph& graph, Value x, const RouteOptions& optio
                              .scores = options.scores,
                              .normalises = options.normalises,
                              .scale = options.scale,
-                             .least_sum = options.least_sum});
+                             .least_sum = options.least_sum,
+                             .groups = options.groups});
     return RouteResult{.weights = weights, .indices = indices};
 }
 

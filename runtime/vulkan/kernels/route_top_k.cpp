@@ -6,7 +6,7 @@
 namespace vkformer::vulkan {
 namespace {
 
-static_assert(sizeof(shaders::RouteTopKPush) == 20);
+static_assert(sizeof(shaders::RouteTopKPush) == 28);
 static_assert(static_cast<std::uint32_t>(graph::RouteScores::softmax) == shaders::kRouteScoresSoftmax);
 static_assert(static_cast<std::uint32_t>(graph::RouteScores::sigmoid) == shaders::kRouteScoresSigmoid);
 
@@ -25,13 +25,16 @@ Result<DispatchPlan> plan(const graph::RouteTopK& op, const KernelContext& conte
         .set(shaders::kWorkgroupConstant, x[1] <= kFewExperts ? kFewExpertsWorkgroup : kManyExpertsWorkgroup)
         .set(shaders::kRouteTopKScores, static_cast<std::uint32_t>(op.scores))
         .set(shaders::kRouteTopKHasBias, !!op.bias)
-        .set(shaders::kRouteTopKNormalises, op.normalises);
+        .set(shaders::kRouteTopKNormalises, op.normalises)
+        .set(shaders::kRouteTopKGroupBest, op.groups.count > 1 ? op.groups.best : 0);
     dispatch.push.set(shaders::RouteTopKPush{
         .rows = static_cast<std::uint32_t>(x[0]),
         .experts = static_cast<std::uint32_t>(x[1]),
         .k = static_cast<std::uint32_t>(context.graph.shape(op.weights)[1]),
         .scale = op.scale,
         .least_sum = op.least_sum,
+        .groups = op.groups.count,
+        .kept_groups = op.groups.kept,
     });
     return DispatchPlan(std::move(dispatch));
 }

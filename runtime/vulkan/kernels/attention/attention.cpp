@@ -63,11 +63,10 @@ Module module_for(const graph::Attention& op, const KernelContext& context, cons
 /// attention/tile.comp
 Result<DispatchPlan> plan_tile(const graph::Attention& op, const KernelContext& context) {
     const AttentionSizes sizes = sizes_of(op, context.graph);
-    // More queries per tile read the keys less often; rows of a tile without a query are wasted.
-    const std::uint64_t query_steps = sizes.query_len <= shaders::kAttentionLaneRows ? 1
-                                      : sizes.query_len <= 2 * shaders::kAttentionLaneRows || sizes.value_dim <= 128
-                                          ? 2
-                                          : 4;
+    // More queries per tile read the keys less often; rows of a tile without a query are wasted, and the sums of long values are many.
+    const bool takes_four =
+        sizes.query_len > 2 * shaders::kAttentionLaneRows && sizes.value_dim > 128 && sizes.value_dim <= 256;
+    const std::uint64_t query_steps = sizes.query_len <= shaders::kAttentionLaneRows ? 1 : takes_four ? 4 : 2;
     const std::uint64_t tiles = ceil_div(sizes.query_len, shaders::kAttentionLaneRows * query_steps);
     const Module module = module_for(op, context, modules::attention_tile, modules::attention_tile_q8);
     VKFORMER_TRY(Dispatch dispatch, dispatch_attention(op, module, sizes.batch * sizes.heads * tiles, context));
@@ -115,11 +114,15 @@ constexpr Edge kAttentionTileEdges[] = {{1, 1, 1, 1, 1, 1, 1},
                                         {2, 4 * kLaneRows + 1, 33, 2, 2, 17, 65},
                                         {1, 40, 40, 1, 1, 256, 254},
                                         {2, 3, 5, 2, 1, 255, 129},
+                                        {1, 2 * kLaneRows + 1, 40, 3, 1, 576, 575},
                                         {1, 35, 34, 4, 4, 33, 33}};
-constexpr Edge kAttentionTileVec4Edges[] = {
-    {2, kVec4Rows / 2 + 1, kKeyTile - 1, 2, 2, 8, 4}, {1, kVec4Rows - 1, kKeyTile, 3, 1, 64, 64},
-    {2, kVec4Rows, kKeyTile + 1, 2, 1, 36, 28},       {1, 2 * kVec4Rows + 1, 2 * kKeyTile + 1, 6, 3, 40, 24},
-    {1, kVec4Rows + 1, 2 * kKeyTile, 2, 2, 100, 112}, {1, 67, 131, 6, 3, 16, 20}};
+constexpr Edge kAttentionTileVec4Edges[] = {{2, kVec4Rows / 2 + 1, kKeyTile - 1, 2, 2, 8, 4},
+                                            {1, kVec4Rows - 1, kKeyTile, 3, 1, 64, 64},
+                                            {2, kVec4Rows, kKeyTile + 1, 2, 1, 36, 28},
+                                            {1, 2 * kVec4Rows + 1, 2 * kKeyTile + 1, 6, 3, 40, 24},
+                                            {1, kVec4Rows + 1, 2 * kKeyTile, 2, 2, 100, 112},
+                                            {1, 67, 131, 6, 3, 16, 20},
+                                            {1, kVec4Rows + 1, 40, 3, 1, 576, 512}};
 /// One, two, four and eight matrices of rows, which are the queries of all heads that share a key head, with 32 and 64 keys.
 constexpr Edge kAttentionMatrixEdges[] = {
     {1, 5, 70, 9, 3, 64, 64},   {2, 9, 31, 2, 2, 16, 24},    {1, 17, 65, 2, 1, 33, 31},

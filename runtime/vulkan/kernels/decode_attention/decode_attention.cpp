@@ -153,14 +153,16 @@ struct SubgroupTiling {
     std::uint64_t groups;  ///< workgroups per sequence and split
 };
 
+/// Of a query and the sums of a head, all heads together: they are in 128 registers.
+constexpr std::uint32_t kMostSteps = 64;
+
 SubgroupTiling subgroup_tiling(const DecodeSizes& s, const Capabilities& device) {
     const auto [least, most] = subgroup_sizes(device);
     const auto head_steps = static_cast<std::uint32_t>(ceil_div(s.head_dim / 2, least));
     const auto value_steps = static_cast<std::uint32_t>(ceil_div(s.value_dim / 2, least));
-    // A query and the sums of a head are in registers: 128 of them for all heads together.
     const auto group = static_cast<std::uint32_t>(s.heads / s.kv_heads);
     const std::uint32_t most_heads =
-        std::clamp(64 / (head_steps + value_steps), 1u, std::uint32_t{shaders::kDecodeAttentionMaxHeads});
+        std::clamp(kMostSteps / (head_steps + value_steps), 1u, std::uint32_t{shaders::kDecodeAttentionMaxHeads});
     const auto chunks = static_cast<std::uint32_t>(ceil_div(group, most_heads));
     const std::uint32_t workgroup = std::min(4 * most, std::uint32_t{shaders::kDecodeAttentionMaxWorkgroup});
     return {.workgroup = workgroup,
@@ -177,9 +179,10 @@ bool fits_split_subgroup(const graph::DecodeAttention& op, const KernelContext& 
     const auto [least, most] = subgroup_sizes(context.device);
     if (sizes.head_dim % 2 != 0 || sizes.value_dim % 2 != 0) return false;
     if (least < 4 || most > shaders::kDecodeAttentionMaxWorkgroup) return false;
-    const std::uint64_t sums = subgroup_tiling(sizes, context.device).sums;
+    const SubgroupTiling tiling = subgroup_tiling(sizes, context.device);
     const std::uint64_t heads = shaders::kDecodeAttentionMaxSubgroups * shaders::kDecodeAttentionMaxHeads;
-    return (sums + 2 * heads) * 4 <= context.device.max_shared_memory_bytes;
+    return tiling.head_steps + tiling.value_steps <= kMostSteps &&
+           (tiling.sums + 2 * heads) * 4 <= context.device.max_shared_memory_bytes;
 }
 
 Result<DispatchPlan> plan_split_subgroup(const graph::DecodeAttention& op, const KernelContext& context) {
@@ -198,14 +201,15 @@ Result<DispatchPlan> plan_split_subgroup(const graph::DecodeAttention& op, const
 }
 
 // Edges: batch x keys x heads x kv_heads x head_dim x value_dim x split_keys. A split has as many keys as it is said here, or 32.
-constexpr std::uint32_t kFewKeys = graph::kLeastSplitKeys, kMostKeys = shaders::kDecodeAttentionMaxWorkgroup;
+constexpr std::uint32_t kFewKeys = graph::kLeastSplitKeys, kMostKeys = shaders::kDecodeAttentionMaxWorkgroup,
+                        kMostDim = shaders::kDecodeAttentionMaxHeadDim;
 constexpr Edge kDecodeSplitEdges[] = {{1, 1, 1, 1, 1, 1, kMostKeys},
                                       {2, kFewKeys - 1, 2, 1, 15, 17, kFewKeys - 1},
                                       {2, kFewKeys + 1, 4, 2, 17, 33, kFewKeys},
                                       {3, kMostKeys - 1, 2, 1, 64, 64, kMostKeys / 2},
                                       {2, kMostKeys + 1, 2, 2, 5, kMostKeys, kMostKeys},
                                       {2, 300, 6, 3, 33, 65, kMostKeys},
-                                      {1, 1031, 2, 1, shaders::kDecodeAttentionMaxHeadDim, 256, 500},
+                                      {1, 1031, 2, 1, kMostDim, kMostDim, 500},
                                       {1, 20, 1, 1, 255, 129, 7},
                                       {2, 90, 2, 2, 8, 1, 0x7FFFFFFF}};
 /// One to ten heads share a key head, of which a workgroup has up to four; rows of whole and of broken steps of pieces.
@@ -216,12 +220,14 @@ constexpr Edge kDecodeVec4Edges[] = {{2, kFewKeys, 2, 2, 16, 32, kFewKeys},
                                      {1, kMostKeys + 3, 8, 1, 128, 128, kMostKeys},
                                      {2, 70, 20, 2, 80, 96, kFewKeys},
                                      {1, 1031, 4, 1, 24, 256, 500},
-                                     {1, 50, 2, 1, 100, 112, 16}};
+                                     {1, 50, 2, 1, 100, 112, 16},
+                                     {1, 70, 5, 1, kMostDim, 512, kFewKeys}};
 /// More heads share a key head than a workgroup has, as many, and fewer.
 constexpr Edge kDecodeSubgroupEdges[] = {{2, 70, 20, 2, 80, 96, kFewKeys},
                                          {1, 33, shaders::kDecodeAttentionMaxHeads, 1, 2, 2, kFewKeys},
                                          {1, kMostKeys + 1, shaders::kDecodeAttentionMaxHeads + 1, 1, 64, 62, 64},
-                                         {2, 300, 6, 3, 34, 66, kMostKeys}};
+                                         {2, 300, 6, 3, 34, 66, kMostKeys},
+                                         {1, 70, 5, 1, kMostDim, 512, kFewKeys}};
 
 }  // namespace
 
