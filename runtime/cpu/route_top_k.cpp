@@ -14,21 +14,29 @@ namespace {
 
 // The experts of the groups that come first by the sum of their best experts' places, rising. DeepSeek-AI 2024 (arXiv 2405.04434),
 // section 2.2.2.
-template <std::floating_point T>
-std::vector<std::size_t> experts_of_groups(std::span<const T> places, const graph::RouteGroups& groups) {
+std::vector<std::size_t> experts_of_groups(std::span<const double> places, const graph::RouteGroups& groups) {
     const std::size_t size = places.size() / groups.count;
-    std::vector<T> best(groups.best), sums(groups.count), kept_sums(groups.kept);
+    std::vector<double> best(groups.best), sums(groups.count), kept_sums(groups.kept);
     std::vector<std::int32_t> indices(groups.best), kept(groups.kept);
     std::vector<std::size_t> experts;
     for (std::size_t g = 0; g < sums.size(); ++g) {
-        top_k<T>(row_of(places, g, size), best, indices);
-        sums[g] = std::accumulate(best.begin(), best.end(), T{0});
+        top_k<double>(row_of(places, g, size), best, indices);
+        sums[g] = std::accumulate(best.begin(), best.end(), 0.0);
     }
-    top_k<T>(sums, kept_sums, kept);
+    top_k<double>(sums, kept_sums, kept);
     std::ranges::sort(kept);
     for (const std::int32_t g : kept)
         for (std::size_t i = 0; i < size; ++i) experts.push_back(static_cast<std::size_t>(g) * size + i);
     return experts;
+}
+
+// indices: the first by their places of the experts that groups leave, as of top_k.
+void choose(std::span<const double> places, const graph::RouteGroups& groups, std::span<std::int32_t> indices) {
+    const std::vector<std::size_t> experts = experts_of_groups(places, groups);
+    std::vector<double> of_experts(experts.size()), chosen(indices.size());
+    std::ranges::transform(experts, of_experts.begin(), [&](std::size_t e) { return places[e]; });
+    top_k<double>(of_experts, chosen, indices);
+    for (std::int32_t& index : indices) index = static_cast<std::int32_t>(experts[static_cast<std::size_t>(index)]);
 }
 
 // score[i] = exp(x[i] − m) / Σ_j exp(x[j] − m), m = max x, or 1 / (1 + exp(−x[i])), one row. indices: the k = weights.size() first by x, or by
@@ -48,14 +56,10 @@ void route_top_k(std::span<const T> x, const graph::RouteTopK& op, std::span<con
     } else {
         for (std::size_t i = 0; i < x.size(); ++i) scores[i] = 1 / (1 + std::exp(-x[i]));
     }
-    std::vector<T> places(x.begin(), x.end());  // both scores rise with x
-    if (op.groups.best > 1) places = scores;    // which are added up
-    for (std::size_t i = 0; i < bias.size(); ++i) places[i] = scores[i] + bias[i];
-    const std::vector<std::size_t> experts = experts_of_groups<T>(places, op.groups);
-    std::vector<T> of_experts(experts.size());
-    std::ranges::transform(experts, of_experts.begin(), [&](std::size_t e) { return places[e]; });
-    top_k<T>(of_experts, weights, indices);
-    for (std::int32_t& index : indices) index = static_cast<std::int32_t>(experts[static_cast<std::size_t>(index)]);
+    std::vector<double> places(x.begin(), x.end());                       // both scores rise with x
+    if (op.groups.best > 1) places.assign(scores.begin(), scores.end());  // which are added up
+    for (std::size_t i = 0; i < bias.size(); ++i) places[i] = double{scores[i] + bias[i]};
+    choose(places, op.groups, indices);
     T sum = static_cast<T>(op.least_sum);
     for (std::size_t j = 0; j < weights.size(); ++j) {
         weights[j] = scores[static_cast<std::size_t>(indices[j])];

@@ -24,8 +24,16 @@ using Group = std::vector<Projection*>;
 
 /// Weights of a layer that are multiplied with the same input, some of them together.
 std::vector<Group> groups_of(DecoderWeights::Layer& layer) {
-    return {{&layer.query, &layer.key, &layer.value}, {&layer.mixed_gate},      {&layer.output}, {&layer.state.input},
-            {&layer.state.beta, &layer.state.step},   {&layer.gate, &layer.up}, {&layer.down}};
+    LatentWeights& latent = layer.latent;
+    return {{&layer.query, &layer.key, &layer.value},
+            {&latent.query_down, &latent.latent, &latent.rotary_key},
+            {&latent.plain_query, &latent.rotary_query},
+            {&layer.mixed_gate},
+            {&layer.output},
+            {&layer.state.input},
+            {&layer.state.beta, &layer.state.step},
+            {&layer.gate, &layer.up},
+            {&layer.down}};
 }
 
 /// A tensor's name, of packed weights their matrix's (packed_weights.hpp).
@@ -39,8 +47,7 @@ std::string matrix_of(std::string_view name) {
 std::string_view bare(std::string_view name) {
     constexpr auto kPrefixes =
         std::to_array<std::string_view>({"model.", "language_model.", "transformer.", "backbone."});
-    const auto prefix =
-        std::ranges::find_if(kPrefixes, [&](std::string_view one) { return name.starts_with(one); });
+    const auto prefix = std::ranges::find_if(kPrefixes, [&](std::string_view one) { return name.starts_with(one); });
     return prefix == kPrefixes.end() ? name : bare(name.substr(prefix->size()));
 }
 

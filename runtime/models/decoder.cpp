@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/try.hpp"
+#include "graph/builders/constant.hpp"
 #include "models/weight_reader.hpp"
 
 namespace vkformer::models {
@@ -220,13 +221,16 @@ private:
     }
 
     Result<Value> norm(std::string_view what, const NormWeights& w, Value x) {
+        return norm(what, w, x, config_.norm_eps);
+    }
+    Result<Value> norm(std::string_view what, const NormWeights& w, Value x, float eps) {
         const std::string scope = name_ + "." + std::string(what);
         graph_.set_scope(scope);
         VKFORMER_TRY(const Value gains, gain(what, w));
         if (config_.norm == DecoderConfig::Norm::rms)
-            return graph::rms_norm(graph_, x, gains, config_.norm_eps, config_.norm_gain_offset);
+            return graph::rms_norm(graph_, x, gains, eps, config_.norm_gain_offset);
         VKFORMER_TRY(const Value bias, optional_weight(scope + ".bias", w.bias));
-        return graph::layer_norm(graph_, x, gains, bias, config_.norm_eps);
+        return graph::layer_norm(graph_, x, gains, bias, eps);
     }
 
     Result<Value> gain(std::string_view what, const NormWeights& w) {
@@ -274,17 +278,11 @@ private:
         Value& known = token_scales_[copies];
         if (known) return known;
         const std::uint64_t rows = layout_.rows, len = layout_.len;
-        const auto owners = std::make_shared<std::vector<std::int32_t>>();
+        std::vector<std::int32_t> owners;
         for (std::uint64_t r = 0; r < rows; ++r)
-            owners->insert(owners->end(), len * copies, static_cast<std::int32_t>(r));
-        const std::string name =
-            "adapters.rows_" + std::to_string(rows) + "x" + std::to_string(len) + "x" + std::to_string(copies);
-        VKFORMER_TRY(const Value of_tokens, graph_.weight(name,
-                                                          {.dtype = DType::i32,
-                                                           .shape = {rows, len, copies},
-                                                           .bytes = std::as_bytes(std::span(*owners)),
-                                                           .owner = owners},
-                                                          DType::i32));
+            owners.insert(owners.end(), len * copies, static_cast<std::int32_t>(r));
+        VKFORMER_TRY(const Value of_tokens,
+                     graph::constant(graph_, "adapters.rows", {rows, len, copies}, std::move(owners)));
         VKFORMER_TRY(known, graph::embedding(graph_, of_tokens, layout_.adapter_scales, 1, layout_.dtype));
         return known;
     }
@@ -352,10 +350,62 @@ private:
 
     bool has_wide_norm(const NormWeights& w) const { return w && w.gain.shape.element_count() != config_.head_dim; }
 
+    /// y[token, h] = W_h · x[token, h]     x: [rows, len, heads, in], weight: the heads' matrices, one behind the other, [heads · out, in].
+    Result<Value> multiply_heads(std::string_view what, const TensorData& weight, Value x) {
+        const std::uint64_t tokens = std::uint64_t{layout_.rows} * layout_.len, heads = config_.heads;
+        std::vector<std::int32_t> owners(tokens * heads);
+        for (std::size_t i = 0; i < owners.size(); ++i) owners[i] = static_cast<std::int32_t>(i % heads);
+        VKFORMER_TRY(const Value of_rows, graph::constant(graph_, "heads", {tokens, heads}, std::move(owners)));
+        VKFORMER_TRY(const Value rows, graph_.reshape(x, {tokens, heads, graph_.shape(x).back()}));
+        VKFORMER_TRY(const Value y, project_each(name_ + "." + std::string(what), {weight}, rows, of_rows, heads));
+        return graph_.reshape(y, {layout_.rows, layout_.len, heads, weight.shape[0] / heads});
+    }
+
+    /// A projection split into heads of the rotary width, turned by their positions.
+    Result<Value> rotary_heads(std::string_view what, std::size_t index, const Projection& w, std::uint32_t count,
+                               Value x, Value starts) {
+        VKFORMER_TRY(const Value y, project(what, w, x));
+        VKFORMER_TRY(const Value heads,
+                     graph_.reshape(y, {layout_.rows, layout_.len, count, config_.latent.rotary_dim}));
+        return place(what, config_.layers[index], heads, starts);
+    }
+
+    /// Queries of latent attention, [rows, len, heads, head_dim].
+    Result<Value> latent_query(std::size_t index, Value x, Value starts) {
+        const LatentWeights& w = weights_.layers[index].latent;
+        if (w.query_down) {
+            VKFORMER_TRY(const Value down, project("query_down", w.query_down, x));
+            VKFORMER_TRY(x, norm("query_norm", w.query_norm, down, config_.latent.norm_eps));
+        }
+        VKFORMER_TRY(const Value rows, project("plain_query", w.plain_query, x));
+        VKFORMER_TRY(const Value heads,
+                     graph_.reshape(rows, {layout_.rows, layout_.len, config_.heads, config_.latent.plain_dim}));
+        VKFORMER_TRY(const Value plain, multiply_heads("key_up", w.key_up, heads));
+        VKFORMER_TRY(const Value rotary, rotary_heads("rotary_query", index, w.rotary_query, config_.heads, x, starts));
+        graph_.set_scope(name_ + ".query");
+        return graph::concat(graph_, plain, rotary);
+    }
+
+    /// Keys of latent attention, [rows, len, 1, head_dim], which are its values too.
+    Result<Value> latent_key(std::size_t index, Value x, Value starts) {
+        const LatentWeights& w = weights_.layers[index].latent;
+        VKFORMER_TRY(const Value rows, project("latent", w.latent, x));
+        VKFORMER_TRY(const Value normed, norm("latent_norm", w.latent_norm, rows, config_.latent.norm_eps));
+        VKFORMER_TRY(const Value latent, graph_.reshape(normed, {layout_.rows, layout_.len, 1, config_.latent.rank}));
+        VKFORMER_TRY(const Value rotary, rotary_heads("rotary_key", index, w.rotary_key, 1, x, starts));
+        graph_.set_scope(name_ + ".key");
+        return graph::concat(graph_, latent, rotary);
+    }
+
     /// The queries of a layer, whose keys and values go to the ends of the caches.
     Result<Value> project_attention(std::size_t index, Value x, Value starts, Value keys, Value values) {
         const DecoderWeights::Layer& w = weights_.layers[index];
         const DecoderConfig::Layer& layer = config_.layers[index];
+        if (config_.latent) {
+            VKFORMER_TRY(const Value key, latent_key(index, x, starts));
+            VKFORMER_CHECK(graph::cache_append(graph_, key, starts, keys, page_table(index)));
+            return latent_query(index, x, starts);
+        }
         const bool can_split = graph_.dtype(keys) == layout_.dtype && bool{w.query_norm} == bool{w.key_norm} &&
                                (!w.query_norm || config_.norm == DecoderConfig::Norm::rms) &&
                                !has_wide_norm(w.query_norm) && !has_wide_norm(w.key_norm);
@@ -394,11 +444,18 @@ private:
     Result<Value> see_whole_texts(std::size_t index, Value x) {
         const DecoderWeights::Layer& w = weights_.layers[index];
         const DecoderConfig::Layer& layer = config_.layers[index];
-        VKFORMER_TRY(Value query, heads("query", w.query, w.query_norm, config_.heads, x));
-        VKFORMER_TRY(Value key, heads("key", w.key, w.key_norm, config_.kv_heads, x));
-        VKFORMER_TRY(const Value value, heads("value", w.value, {}, config_.kv_heads, x));
-        VKFORMER_TRY(query, place("query", layer, query, {}));
-        VKFORMER_TRY(key, place("key", layer, key, {}));
+        Value query, key, value;
+        if (config_.latent) {
+            VKFORMER_TRY(query, latent_query(index, x, {}));
+            VKFORMER_TRY(key, latent_key(index, x, {}));
+            value = key;
+        } else {
+            VKFORMER_TRY(query, heads("query", w.query, w.query_norm, config_.heads, x));
+            VKFORMER_TRY(key, heads("key", w.key, w.key_norm, config_.kv_heads, x));
+            VKFORMER_TRY(value, heads("value", w.value, {}, config_.kv_heads, x));
+            VKFORMER_TRY(query, place("query", layer, query, {}));
+            VKFORMER_TRY(key, place("key", layer, key, {}));
+        }
         graph_.set_scope(name_ + ".attention");
         VKFORMER_TRY(const Value sinks, sinks_of(w));
         const graph::AttentionMask mask = {
@@ -421,7 +478,7 @@ private:
     Result<Value> see_caches(std::size_t index, Value x, Value starts) {
         const DecoderConfig::Layer& layer = config_.layers[index];
         VKFORMER_TRY(const Value keys, cache("key", index));
-        VKFORMER_TRY(const Value values, cache("value", index));
+        VKFORMER_TRY(const Value values, config_.latent ? Result<Value>(keys) : cache("value", index));
         VKFORMER_TRY(const Value query, project_attention(index, x, starts, keys, values));
 
         graph_.set_scope(name_ + ".attention");
@@ -471,8 +528,11 @@ private:
     }
 
     Result<Value> attention(std::size_t index, Value x, Value starts) {
-        VKFORMER_TRY(const Value seen, lengths_ ? see_whole_texts(index, x) : see_caches(index, x, starts));
-        return graph_.reshape(seen, {layout_.rows, layout_.len, std::uint64_t{config_.heads} * config_.head_dim});
+        VKFORMER_TRY(Value seen, lengths_ ? see_whole_texts(index, x) : see_caches(index, x, starts));
+        if (config_.latent) {
+            VKFORMER_TRY(seen, multiply_heads("value_up", weights_.layers[index].latent.value_up, seen));
+        }
+        return graph_.reshape(seen, {layout_.rows, layout_.len, config_.heads * graph_.shape(seen).back()});
     }
 
     /// f(gate(x)) · y
@@ -608,7 +668,8 @@ private:
                                     .scores = c.scores,
                                     .normalises = c.normalises,
                                     .least_sum = c.least_sum,
-                                    .scale = c.scale};
+                                    .scale = c.scale,
+                                    .groups = c.groups};
         if (!w.choice_bias.bytes.empty()) {
             VKFORMER_TRY(options.bias, graph_.weight(name_ + ".router.choice_bias", w.choice_bias, DType::f32));
         }
@@ -681,11 +742,17 @@ private:
 
     Result<Value> project_experts(std::string_view what, const std::vector<TensorData>& matrices, Value x,
                                   Value experts) {
-        const std::string scope = name_ + ".experts." + std::string(what);
+        return project_each(name_ + ".experts." + std::string(what), in_few_parts(matrices), x, experts,
+                            config_.experts.count);
+    }
+
+    /// Each row with the matrices, of `count`, that it goes to.
+    Result<Value> project_each(const std::string& scope, std::vector<TensorData> matrices, Value x, Value owners,
+                               std::uint64_t count) {
         graph_.set_scope(scope);
         const DType stored = storage_of(matrices.front());
-        VKFORMER_TRY(const Value weight, graph_.weight(scope + ".weight", in_few_parts(matrices), stored));
-        return graph::expert_linear(graph_, x, weight, experts, config_.experts.count);
+        VKFORMER_TRY(const Value weight, graph_.weight(scope + ".weight", std::move(matrices), stored));
+        return graph::expert_linear(graph_, x, weight, owners, count);
     }
 
     /// sigmoid(router · x) · shared
@@ -878,7 +945,7 @@ Result<std::vector<Value>> Decoder::add_caches(Graph& graph, const DecoderLayout
     Builder build(*this, graph, layout);
     for (std::size_t layer = 0; layer < config_.layers.size(); ++layer) {
         VKFORMER_CHECK(build.cache("key", layer));
-        VKFORMER_CHECK(build.cache("value", layer));
+        if (!config_.latent) VKFORMER_CHECK(build.cache("value", layer));
     }
     return build.caches();
 }

@@ -50,10 +50,26 @@ struct DecoderConfig {
         std::uint32_t intermediate_size = 0,
                       shared_size = 0;  ///< of an expert, and of the one of all tokens; 0: there is none
         graph::RouteScores scores = graph::RouteScores::softmax;
+        graph::RouteGroups groups;
         bool normalises = false;   ///< the weights of a token's experts sum up to `scale`
         float least_sum = 1e-20f;  ///< as of graph::RouteOptions
         float scale = 1;           ///< of the weights
         graph::GateClamp clamp;    ///< of their gates
+    };
+
+    /// Multi-head latent attention (DeepSeek-AI 2024, arXiv 2405.04434, section 2.1): what a cache holds of a token is a latent vector,
+    /// from which each head makes its keys and values, and a key of positions that all heads share. A head's matrices are multiplied with
+    /// its queries and its results (the paper's "absorbed" form), so that attention has one head of keys [latent | rotated], which are its
+    /// values too: kv_heads is 1, head_dim rank + rotary_dim.
+    struct LatentAttention {
+        std::uint32_t rank = 0;        ///< of the latent vector; 0: attention is not of this kind
+        std::uint32_t query_rank = 0;  ///< queries are made of so many numbers; 0: of the hidden state itself
+        std::uint32_t plain_dim = 0, rotary_dim = 0;  ///< of a head's query: without positions, and turned by them
+        std::uint32_t value_dim = 0;                  ///< of a head's result
+        float norm_eps = 0;                           ///< of the norms of both ranks
+
+        std::uint32_t query_dim() const noexcept { return plain_dim + rotary_dim; }
+        explicit operator bool() const noexcept { return rank > 0; }
     };
 
     struct DeltaRule {
@@ -86,6 +102,7 @@ struct DecoderConfig {
     std::vector<Layer> layers;
     std::vector<Rope> ropes, extended_ropes;
     Experts experts;         ///< of the layers that have them
+    LatentAttention latent;  ///< of all layers' attention, if it is of this kind
     DeltaRule delta_rule;    ///< of the layers that have one
     SelectiveScan scan;      ///< likewise
     std::uint32_t taps = 0;  ///< of the convolutions of layers that have one: tokens that each output sees
@@ -103,6 +120,8 @@ struct DecoderConfig {
     graph::Activation activation = graph::Activation::silu;
 
     std::uint32_t most_positions() const noexcept { return std::max(max_positions, extended_positions); }
+    /// Numbers that a layer with attention keeps of a token: keys and values, or a latent vector and a key.
+    std::uint64_t cached_numbers() const noexcept { return (latent ? 1 : 2) * std::uint64_t{kv_heads} * head_dim; }
     /// Layers with keys and values.
     std::uint64_t attention_layers() const noexcept {
         return static_cast<std::uint64_t>(
@@ -144,6 +163,18 @@ struct ExpertWeights {
     explicit operator bool() const noexcept { return !down.empty(); }
 };
 
+/// Of latent attention, what takes the place of query, key and value.
+struct LatentWeights {
+    Projection query_down;   ///< [query_rank, hidden_size], optional
+    NormWeights query_norm;  ///< [query_rank], likewise
+    /// [heads · plain_dim, in] and [heads · rotary_dim, in], of query_rank numbers or of the hidden state.
+    Projection plain_query, rotary_query;
+    Projection latent, rotary_key;  ///< [rank, hidden_size] and [rotary_dim, hidden_size]
+    NormWeights latent_norm;        ///< [rank]
+    TensorData key_up;              ///< [heads · rank, plain_dim]: a head's query becomes one of latent vectors
+    TensorData value_up;            ///< [heads · value_dim, head_dim], the columns of the rotated key zeros
+};
+
 /// Of a layer with a state, what others do not have.
 struct StateWeights {
     /// Of a convolution [before | behind | channels], [3 · hidden_size, hidden_size]; of a delta rule queries, keys and values, one after the
@@ -163,6 +194,7 @@ struct DecoderWeights {
     struct Layer {
         NormWeights attention_norm;    ///< before attention (or its like), or behind it (NormPlace); optional
         Projection query, key, value;  ///< heads one after the other
+        LatentWeights latent;          ///< in place of them, of latent attention
         StateWeights state;            ///< in place of them, of layers with a state
         /// Optional, as wide as what goes to `output`, which is multiplied by its sigmoid; a recursion's by its SiLU.
         Projection mixed_gate;
@@ -265,10 +297,11 @@ public:
     /// Adds the forward pass over tokens i32 [rows, len], the first of row r at position starts[r] (i32 [rows]). Keys and values
     /// are appended to the caches, states "key_cache.L" and "value_cache.L" [rows, capacity, kv_heads, head_dim], with pages
     /// [pages, kPageLen, kv_heads, head_dim], and every token attends to those before it there. Positions at or above the capacity are not
-    /// kept. Layers with a state have it in "convolution_state.L" and "delta_state.L" or "scan_state.L", f32, a row for each sequence or slot,
-    /// and take up where the run before ended, whatever `starts` says, unless it says 0. Errors: the builders', and InvalidArgument (a
-    /// capacity above most_positions(), or a table with pages that lie wholly above it; extended for a model that is not; a cache format that
-    /// its heads do not fit; pages and cache_rows; cache_rows of a model that keeps states).
+    /// kept. Latent attention has the first of the two alone. Layers with a state have it in "convolution_state.L" and "delta_state.L" or
+    /// "scan_state.L", f32, a row for each sequence or slot, and take up where the run before ended, whatever `starts` says, unless it says
+    /// 0. Errors: the builders', and InvalidArgument (a capacity above most_positions(), or a table with pages that lie wholly above it;
+    /// extended for a model that is not; a cache format that its heads do not fit; pages and cache_rows; cache_rows of a model that keeps
+    /// states).
     Result<DecoderPass> add_pass(graph::Graph& graph, const DecoderLayout& layout, graph::Value tokens,
                                  graph::Value starts, Logits logits) const;
 

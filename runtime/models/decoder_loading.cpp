@@ -49,6 +49,9 @@ Result<ExpertWeights> read_experts(const WeightReader& read, const DecoderConfig
     const std::string block = read.has(layer + "mlp.gate.weight") ? layer + "mlp." : own, experts = block + "experts.";
     ExpertWeights w;
     VKFORMER_TRY(w.router, read.tensor(block + "gate.weight", {count, d}));
+    if (!names.choice_bias.empty()) {
+        VKFORMER_TRY(w.choice_bias, read.tensor(block + std::string(names.choice_bias), {count}));
+    }
     if (read.has(experts + "gate_up_proj")) {
         VKFORMER_TRY(const TensorData both, read.tensor(experts + "gate_up_proj", {count, 2 * ffn, d}));
         VKFORMER_TRY(const TensorData down, read.tensor(experts + "down_proj", {count, d, ffn}));
@@ -121,9 +124,9 @@ Result<DecoderWeights> read_llama_weights(const formats::Weights& weights, const
         if (c.layers[i].has_experts) {
             VKFORMER_TRY(l.experts, layout.read_experts ? layout.read_experts(read, c, layer)
                                                         : read_experts(read, c, layout.experts, layer));
-            dense = mlp + "shared_expert.";
+            dense = mlp + std::string(layout.shared_expert);
             inner = c.experts.shared_size;
-            if (inner > 0 && layout.feed_forward) {
+            if (inner > 0 && layout.feed_forward && layout.weighs_shared) {
                 VKFORMER_TRY(l.experts.shared_router, read.tensor(mlp + "shared_expert_gate.weight", {1, d}));
             }
         }
@@ -301,7 +304,7 @@ void stretch_yarn(Rope& rope, const Yarn& yarn) {
         const double stretch = std::clamp((static_cast<double>(k) - first) / (last - first), 0.0, 1.0);
         rope.frequencies[k] *= (1 - stretch) + stretch / yarn.factor;
     }
-    rope.scale = yarn.factor > 1 ? 0.1 * std::log(yarn.factor) + 1 : 1;
+    rope.scale = yarn_scale(yarn.factor, 1);
 }
 
 namespace {
@@ -340,9 +343,11 @@ Result<void> scale_yarn(const RopeFields& fields, const DecoderConfig& decoder, 
     VKFORMER_TRY(yarn.fast, positive(scaling, "beta_fast", 32));
     VKFORMER_TRY(yarn.slow, positive(scaling, "beta_slow", 1));
     VKFORMER_TRY(yarn.truncates, scaling.boolean("truncate", true));
-    for (const char* const name : {"mscale", "mscale_all_dim"})
-        if (scaling.has(name)) return scaling.unsupported(name, "null");
     stretch_yarn(rope, yarn);
+    const formats::Expect<double> weight = {.fallback = 0, .min = 0, .max = 1e3};
+    VKFORMER_TRY(const double turned, scaling.real("mscale", weight));
+    VKFORMER_TRY(const double all, scaling.real("mscale_all_dim", weight));
+    if (turned > 0 && all > 0) rope.scale = yarn_scale(yarn.factor, turned) / yarn_scale(yarn.factor, all);
     VKFORMER_TRY(rope.scale, positive(scaling, "attention_factor", rope.scale));
     return {};
 }

@@ -45,6 +45,8 @@ Result<DecoderParts> load_nemotron_h(const formats::Config& config,
 Result<DecoderParts> load_lfm2(const formats::Config& config, const formats::Weights& weights);  // LFM2 and LFM2-MoE
 Result<DecoderParts> load_qwen_hybrid(const formats::Config& config,
                                       const formats::Weights& weights);  // Qwen3-Next, and Qwen 3.5 (text)
+Result<DecoderParts> load_deepseek(const formats::Config& config,
+                                   const formats::Weights& weights);  // DeepSeek-V2, V2-Lite, V3, R1
 
 /// Heeds `is_causal` of a config, of whatever architecture: with false, tokens see what follows them too, and a window reaches as far to
 /// either side, its ends included. Errors: CorruptFile.
@@ -109,6 +111,10 @@ struct Yarn {
 };
 void stretch_yarn(Rope& rope, const Yarn& yarn);
 
+/// YaRN's scale of queries and keys: 1 + 0.1 · weight · ln(factor), and 1 where nothing is stretched. DeepSeek has weights of its own for
+/// what is turned and for all of a head.
+double yarn_scale(double factor, double weight);
+
 /// Which layers have experts, of those that have some by read_expert_counts: decoder_sparse_step and mlp_only_layers.
 Result<void> read_dense_layers(const formats::Config& config, DecoderConfig& decoder);
 
@@ -149,6 +155,7 @@ Result<std::vector<bool>> read_sliding_layers(const formats::Config& config, std
 /// block "mlp." and all experts' in one tensor, "experts.gate_up_proj".
 struct ExpertNames {
     std::string_view block = "mlp.", gate = "gate_proj", up = "up_proj", down = "down_proj";
+    std::string_view choice_bias = {};  ///< empty: there is none
 };
 
 /// The experts of a layer, "layers.0.", and their router. Errors: those of WeightReader.
@@ -167,6 +174,8 @@ struct LlamaLayout {
     bool tied = false;         ///< lm_head is the embedding where the file has none; else it is then absent
     std::string head_prefix;   ///< of "lm_head.weight"
     ExpertNames experts;       ///< of the layers that have them
+    std::string_view shared_expert = "shared_expert.";  ///< behind "mlp.", the one of all tokens
+    bool weighs_shared = true;                          ///< by "mlp.shared_expert_gate"
     /// In place of these names; `layer` is "layers.0.".
     Result<ExpertWeights> (*read_experts)(const WeightReader& read, const DecoderConfig& config,
                                           const std::string& layer) = nullptr;
@@ -177,6 +186,22 @@ struct LlamaLayout {
                                const std::string& layer, std::size_t index, DecoderWeights::Layer& weights) = nullptr;
 };
 
+/// Latent attention of these sizes, with those of the config's heads that follow from it and the usual scale.
+void set_latent_sizes(const DecoderConfig::LatentAttention& latent, DecoderConfig& config);
+/// What a layer with latent attention calls its tensors.
+struct LatentNames {
+    std::string_view query, query_down, query_norm, query_up;  ///< the first, or the others
+    std::string_view down,
+        latent_norm;  ///< the rows of the latent vector and then of the rotated key, and the former's norm
+    /// Of each head the rows of its keys and then those of its values; or, where there is a tensor of that name, both apart, the keys' turned.
+    std::string_view up, key_up = {}, value_up = {};
+    std::string_view output;
+};
+/// The names, but for those of up, key_up and value_up, are projections' and norms'. Errors: those of WeightReader.
+Result<void> read_latent_weights(const WeightReader& read, const DecoderConfig& config, const LatentNames& names,
+                                 const std::string& layer, const LlamaLayout& layout, DecoderWeights::Layer& weights);
+/// Whether such groups can be made of the experts, and have those of a token.
+bool has_room(const graph::RouteGroups& groups, const DecoderConfig::Experts& experts);
 /// The taps of a convolution of single channels, [width, taps], which is stored as [width, 1, taps]. Errors: those of WeightReader.
 Result<TensorData> read_taps(const WeightReader& read, const std::string& name, std::uint64_t width,
                              std::uint64_t taps);

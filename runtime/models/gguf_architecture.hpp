@@ -36,6 +36,7 @@ struct GgufArchitecture {
     /// A layer is a mixer or feed-forward layers, with one norm; no positions are turned, and relu² stands in place of gates.
     bool has_single_parts = false;
     bool is_granite = false;              ///< factors of embeddings, of what layers add, and of logits
+    bool has_latent_attention = false;    ///< and experts whose router and groups the keys describe
     bool has_own_head = false;            ///< llama.cpp takes no table of tokens for a head that is missing
     std::uint32_t wide_scale_layers = 0;  ///< a model of so many layers scales its scores by hidden_size / heads
 
@@ -53,6 +54,7 @@ struct GgufArchitecture {
     constexpr bool norms_behind_attention() const { return is_gpt_oss || is_qwen_hybrid; }
     /// What the scores are multiplied with where no key says it.
     double attention_scale(const DecoderConfig& c) const {
+        if (c.latent) return 1 / std::sqrt(static_cast<double>(c.latent.query_dim()));
         const bool is_wide = c.layers.size() == wide_scale_layers;
         return 1 / std::sqrt(static_cast<double>(is_wide ? c.hidden_size / c.heads : c.head_dim));
     }
@@ -112,6 +114,10 @@ inline constexpr GgufArchitecture kGgufNemotronHMoe = {.name = "nemotron_h_moe",
                                                        .sigmoid_sum = 1e-20f,
                                                        .has_scans = true,
                                                        .has_single_parts = true};
+inline constexpr GgufArchitecture kGgufDeepseek2 = {.name = "deepseek2",
+                                                    .pairing = graph::RopePairing::interleaved,
+                                                    .experts = GgufExperts::plain,
+                                                    .has_latent_attention = true};
 inline constexpr GgufArchitecture kGgufPhi3 = {
     .name = "phi3", .pairing = graph::RopePairing::halves, .has_long_rope = true, .joins_gate_and_up = true};
 inline constexpr GgufArchitecture kGgufGemma = {

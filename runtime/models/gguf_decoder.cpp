@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <tuple>
 
 #include "core/try.hpp"
 #include "models/decoder_loading.hpp"
@@ -14,6 +15,24 @@ namespace vkformer::models {
 namespace {
 
 using formats::Gguf;
+
+constexpr LatentNames kLatentNames = {.query = "attn_q",
+                                      .query_down = "attn_q_a",
+                                      .query_norm = "attn_q_a_norm",
+                                      .query_up = "attn_q_b",
+                                      .down = "attn_kv_a_mqa",
+                                      .latent_norm = "attn_kv_a_norm",
+                                      .up = "attn_kv_b.weight",
+                                      .key_up = "attn_k_b.weight",
+                                      .value_up = "attn_v_b.weight",
+                                      .output = "attn_output"};
+
+/// A number of a file that some files have.
+struct Size {
+    const char* name;
+    std::uint32_t* value;
+    bool is_there = true;
+};
 
 /// The keys of one architecture: "llama.block_count".
 class Reader {
@@ -44,18 +63,7 @@ private:
         if (file_.has(key("expert_feed_forward_length"))) feed_forward.fallback = 1;  // no layer has that width
         VKFORMER_TRY(c.intermediate_size, read_by_layer("feed_forward_length", feed_forward));
         VKFORMER_TRY(c.heads, file_.unsigned_integer(key("attention.head_count"), count));
-        VKFORMER_TRY(c.kv_heads,
-                     read_by_layer("attention.head_count_kv", {.fallback = c.heads, .min = 1, .max = 1u << 20}));
-        VKFORMER_TRY(c.head_dim,
-                     file_.unsigned_integer(key("attention.key_length"),
-                                            {.fallback = c.hidden_size / c.heads, .min = 1, .max = 1u << 16}));
-        VKFORMER_TRY(const auto value_dim,
-                     file_.unsigned_integer(key("attention.value_length"), {.fallback = c.head_dim}));
-        if (value_dim != c.head_dim)
-            return file_.unsupported(key("attention.value_length"), std::to_string(c.head_dim));
-        if (c.heads % c.kv_heads != 0)
-            return file_.unsupported(key("attention.head_count_kv"),
-                                     "a divisor of attention.head_count = " + std::to_string(c.heads));
+        VKFORMER_CHECK(architecture_.has_latent_attention ? read_latent() : read_heads());
         VKFORMER_TRY(c.max_positions, file_.unsigned_integer(key("context_length"), {.min = 1, .max = 1u << 28}));
         VKFORMER_TRY(const auto layers, file_.unsigned_integer(key("block_count"), {.min = 1, .max = 4096}));
         // Behind the layers of the model there may be those that predict the token after the next one, which nobody asks for.
@@ -79,10 +87,60 @@ private:
         VKFORMER_TRY(const double eps, file_.real(key(eps_key), {.min = 0, .max = 1}));
         c.norm_eps = static_cast<float>(eps);
         c.scan.norm_eps = c.norm_eps;
+        c.latent.norm_eps = c.norm_eps;
         c.activation = architecture_.activation();
         if (architecture_.is_gemma) c.embedding_scale = std::sqrt(static_cast<float>(c.hidden_size));
         if (architecture_.is_granite) VKFORMER_CHECK(read_multipliers());
         return read_experts();
+    }
+
+    Result<void> read_heads() {
+        DecoderConfig& c = config();
+        VKFORMER_TRY(c.kv_heads,
+                     read_by_layer("attention.head_count_kv", {.fallback = c.heads, .min = 1, .max = 1u << 20}));
+        VKFORMER_TRY(c.head_dim,
+                     file_.unsigned_integer(key("attention.key_length"),
+                                            {.fallback = c.hidden_size / c.heads, .min = 1, .max = 1u << 16}));
+        VKFORMER_TRY(const auto value_dim,
+                     file_.unsigned_integer(key("attention.value_length"), {.fallback = c.head_dim}));
+        if (value_dim != c.head_dim)
+            return file_.unsupported(key("attention.value_length"), std::to_string(c.head_dim));
+        if (c.heads % c.kv_heads != 0)
+            return file_.unsupported(key("attention.head_count_kv"),
+                                     "a divisor of attention.head_count = " + std::to_string(c.heads));
+        return {};
+    }
+
+    /// Files in which a cache holds expanded keys and values count their heads as such; those made for latent ones have keys for both.
+    Result<void> read_latent() {
+        DecoderConfig& c = config();
+        DecoderConfig::LatentAttention latent;
+        const bool is_compressed = file_.has(key("attention.key_length_mla"));
+        latent.query_rank = read_.has("blk.0.attn_q_a.weight") ? 1 : 0;
+        std::uint32_t query_dim = 0, key_dim = 0, value_dim = 0;
+        for (const auto& [name, size, is_asked] :
+             {Size{"attention.key_length", &key_dim}, Size{"attention.value_length", &value_dim},
+              Size{"attention.key_length_mla", &query_dim, is_compressed},
+              Size{"attention.value_length_mla", &latent.value_dim, is_compressed},
+              Size{"attention.kv_lora_rank", &latent.rank}, Size{"rope.dimension_count", &latent.rotary_dim},
+              Size{"attention.q_lora_rank", &latent.query_rank, latent.query_rank > 0}})
+            if (is_asked) {
+                VKFORMER_TRY(*size, file_.unsigned_integer(key(name), {.min = 1, .max = 1u << 16}));
+            }
+        if (!is_compressed) {
+            query_dim = key_dim;
+            latent.value_dim = value_dim;
+        } else if (key_dim != latent.rank + latent.rotary_dim || value_dim != latent.rank) {
+            return file_.unsupported(key("attention.key_length"), "attention.kv_lora_rank and rope.dimension_count");
+        }
+        if (latent.rotary_dim >= query_dim)
+            return file_.unsupported(key("rope.dimension_count"), "less than a query has");
+        latent.plain_dim = query_dim - latent.rotary_dim;
+        const std::uint32_t kv_heads = is_compressed ? 1 : c.heads;
+        VKFORMER_TRY(const auto found, file_.unsigned_integer(key("attention.head_count_kv"), {.fallback = kv_heads}));
+        if (found != kv_heads) return file_.unsupported(key("attention.head_count_kv"), std::to_string(kv_heads));
+        set_latent_sizes(latent, c);
+        return {};
     }
 
     Result<void> read_multipliers() {
@@ -175,7 +233,7 @@ private:
     /// How the weights of a token's experts come of their scores.
     Result<void> read_expert_weights() {
         DecoderConfig::Experts& experts = config().experts;
-        if (architecture_.has_single_parts) {  // there llama.cpp asks the keys
+        if (architecture_.has_latent_attention || architecture_.has_single_parts) {  // there llama.cpp asks the keys
             VKFORMER_TRY(experts.normalises, file_.boolean(key("expert_weights_norm"), false));
             VKFORMER_TRY(const double scale,
                          file_.real(key("expert_weights_scale"), {.fallback = 1, .min = 1e-6, .max = 1e6}));
@@ -208,6 +266,9 @@ private:
         VKFORMER_TRY(c.experts.intermediate_size, file_.unsigned_integer(key("expert_feed_forward_length"), width));
         VKFORMER_TRY(c.experts.shared_size, file_.unsigned_integer(key("expert_shared_feed_forward_length"), width));
         VKFORMER_CHECK(read_expert_weights());
+        for (std::size_t i = 0; i < c.layers.size(); ++i)
+            c.layers[i].has_experts = read_.has("blk." + std::to_string(i) + ".ffn_gate_inp.weight");
+        if (architecture_.has_latent_attention) return read_grouped_routing();
         const bool by_sigmoid = architecture_.sigmoid_sum > 0;
         const std::uint32_t own_gating = by_sigmoid ? 2 : 1;
         VKFORMER_TRY(const auto gating, file_.unsigned_integer(key("expert_gating_func"), {.fallback = own_gating}));
@@ -219,8 +280,29 @@ private:
         if (architecture_.is_gpt_oss) set_clamped_gates(c);
         VKFORMER_TRY(const auto groups, file_.unsigned_integer(key("expert_group_count"), {.fallback = 1}));
         if (groups > 1) return file_.unsupported(key("expert_group_count"), "1");
-        for (std::size_t i = 0; i < c.layers.size(); ++i)
-            c.layers[i].has_experts = read_.has("blk." + std::to_string(i) + ".ffn_gate_inp.weight");
+        return {};
+    }
+
+    /// DeepSeek-V2's router or V3's: each has its scores, and its way to choose groups.
+    Result<void> read_grouped_routing() {
+        DecoderConfig::Experts& experts = config().experts;
+        graph::RouteGroups groups;
+        std::uint32_t gating = 1;
+        experts.shared_size = 0;
+        for (const auto& [name, number, most] :
+             {std::tuple{"expert_shared_count", &experts.shared_size, 64u},
+              std::tuple{"expert_gating_func", &gating, 2u}, std::tuple{"expert_group_count", &groups.count, 64u},
+              std::tuple{"expert_group_used_count", &groups.kept, 64u}}) {
+            VKFORMER_TRY(*number, file_.unsigned_integer(key(name), {.fallback = *number, .max = most}));
+        }
+        experts.shared_size *= experts.intermediate_size;
+        groups.best = std::max(gating, 1u);
+        if (gating == 2) set_sigmoid_routing(config(), 1e-20f);
+        if (groups.count <= 1) return {};
+        if (!has_room(groups, experts))
+            return file_.unsupported(key("expert_group_count"),
+                                     "groups of one size, expert_group_used_count of which have expert_used_count");
+        experts.groups = groups;
         return {};
     }
 
@@ -286,6 +368,16 @@ private:
         return {};
     }
 
+    /// YaRN's scale of whole heads, whose weight files have a tenth of (mscale_all_dim).
+    Result<void> scale_latent(double factor) {
+        const std::string name = key("rope.scaling.yarn_log_multiplier");
+        VKFORMER_TRY(const double multiplier, file_.real(name, {.fallback = 0, .min = 0, .max = 100}));
+        if (multiplier == 0) return file_.unsupported(name, "a number above 0");
+        const double scale = yarn_scale(factor, multiplier / 0.1);
+        config().attention_scale *= static_cast<float>(scale * scale);
+        return {};
+    }
+
     Result<void> scale_rope(Rope& rope, double theta) {
         DecoderConfig& c = config();
         VKFORMER_TRY(const std::string type, file_.string(key("rope.scaling.type"), "none"));
@@ -296,12 +388,13 @@ private:
         if (type == "linear") {
             stretch_linear(rope, factor);
         } else if (type == "yarn") {
-            VKFORMER_CHECK(check_yarn());
+            VKFORMER_CHECK(architecture_.has_latent_attention ? scale_latent(factor) : check_yarn());
             Yarn yarn{.theta = theta, .factor = factor, .context = static_cast<double>(original)};
             VKFORMER_TRY(yarn.fast, file_.real(key("rope.scaling.yarn_beta_fast"), turns(yarn.fast)));
             VKFORMER_TRY(yarn.slow, file_.real(key("rope.scaling.yarn_beta_slow"), turns(yarn.slow)));
             VKFORMER_TRY(yarn.truncates, file_.boolean(key("rope.scaling.yarn_truncate"), !architecture_.is_gpt_oss));
             stretch_yarn(rope, yarn);
+            if (architecture_.has_latent_attention) rope.scale = 1;  // all of a head is scaled
         } else if (type != "none" && type != "longrope") {
             return file_.unsupported(key("rope.scaling.type"), "none, linear, yarn, longrope");
         }
@@ -416,7 +509,7 @@ private:
         }
         VKFORMER_TRY(w.down, read_matrices(layer + "ffn_down", d, ffn));
         VKFORMER_TRY(w.router_bias, optional_tensor(layer + "ffn_gate_inp.bias", {c.experts.count}));
-        if (architecture_.sigmoid_sum > 0) {
+        if (c.experts.scores == graph::RouteScores::sigmoid) {
             VKFORMER_TRY(w.choice_bias, optional_tensor(layer + "exp_probs_b.bias", {c.experts.count}));
         }
         VKFORMER_TRY(w.gate_bias, optional_tensor(layer + "ffn_gate_exps.bias", {c.experts.count, ffn}));
@@ -457,6 +550,7 @@ private:
 
     Result<void> read_attention(const std::string& layer, DecoderWeights::Layer& l) {
         const DecoderConfig& c = config();
+        if (c.latent) return read_latent_weights(read_, c, kLatentNames, layer, {}, l);
         const std::uint64_t d = c.hidden_size, width = std::uint64_t{c.heads} * c.head_dim,
                             kv_width = std::uint64_t{c.kv_heads} * c.head_dim;
         const std::uint64_t queries = architecture_.is_qwen_hybrid ? 2 * width : width;  // with their gates

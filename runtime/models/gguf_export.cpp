@@ -45,7 +45,7 @@ struct Source {
 };
 constexpr RopeDefaults kGemma3Rope = {.theta = 1e6, .object = "full_attention"};
 constexpr RopeDefaults kQwenHybridRope = {.turns_part = true, .turned_part = 0.25};
-constexpr std::array<Source, 28> kSources = {{
+constexpr std::array<Source, 30> kSources = {{
     {.model_type = "llama", .architecture = kGgufLlama, .has_biases = true},
     {.model_type = "mistral", .architecture = kGgufLlama, .has_biases = true},
     {.model_type = "qwen2", .architecture = kGgufQwen2, .has_biases = true},
@@ -74,6 +74,8 @@ constexpr std::array<Source, 28> kSources = {{
     {.model_type = "qwen3_5_text", .architecture = kGgufQwen35, .rope = kQwenHybridRope},
     {.model_type = "qwen3_5_moe", .architecture = kGgufQwen35Moe, .rope = kQwenHybridRope},
     {.model_type = "qwen3_5_moe_text", .architecture = kGgufQwen35Moe, .rope = kQwenHybridRope},
+    {.model_type = "deepseek_v2", .architecture = kGgufDeepseek2},
+    {.model_type = "deepseek_v3", .architecture = kGgufDeepseek2},
 }};
 
 Result<const Source*> source_of(const Config& config) {
@@ -100,10 +102,10 @@ Result<RopeSource> representable_rope(const Source& source, const Config& json) 
     const GgufArchitecture& a = source.architecture;
     if (a.has_single_parts) return rope;  // which knows no positions
     using Types = std::vector<std::string_view>;
-    const Types types = a.has_long_rope                     ? Types{"default", "longrope", "su"}
-                        : a.is_gpt_oss                      ? Types{"default", "yarn"}
-                        : a.name == "llama" || a.is_granite ? Types{"default", "linear", "llama3"}
-                                                            : Types{"default", "linear"};
+    const Types types = a.has_long_rope                          ? Types{"default", "longrope", "su"}
+                        : a.is_gpt_oss || a.has_latent_attention ? Types{"default", "yarn"}
+                        : a.name == "llama" || a.is_granite      ? Types{"default", "linear", "llama3"}
+                                                                 : Types{"default", "linear"};
     std::string supported;
     for (const std::string_view type : types) {
         if (type == rope.type) return rope;
@@ -135,6 +137,25 @@ struct SourceModel {
     }
 };
 
+/// Of latent attention: what its files have no key for.
+Result<void> check_latent(const SourceModel& model) {
+    const DecoderConfig& c = model.config;
+    const auto refused = [](const Config& json, std::string_view field, const std::string& supported) {
+        return json.unsupported(field, supported + " (for a conversion to GGUF)");
+    };
+    const Rope& rope = c.ropes.front();
+    if (rope.pairing != model.architecture.pairing) return refused(model.json, "rope_interleave", "true");
+    if (rope.scale != 1) return refused(model.rope.scaling, "mscale", "what mscale_all_dim is");
+    VKFORMER_TRY(const double weight, model.rope.scaling.real("mscale_all_dim", {.fallback = 0}));
+    if (model.rope.type == "yarn" && weight == 0)
+        return refused(model.rope.scaling, "mscale_all_dim", "a number above 0, and the same mscale");
+    if (c.norm_eps != c.latent.norm_eps) return refused(model.json, "rms_norm_eps", "1e-6");
+    const auto first = std::ranges::find(c.layers, true, &DecoderConfig::Layer::has_experts);
+    if (first == c.layers.end() || !std::all_of(first, c.layers.end(), [](const auto& l) { return l.has_experts; }))
+        return refused(model.json, "moe_layer_freq", "1, and a layer with experts");
+    return {};
+}
+
 /// What a file of the architecture says by its name alone has to be so.
 Result<void> check_representable(const SourceModel& model) {
     const DecoderConfig& c = model.config;
@@ -148,6 +169,7 @@ Result<void> check_representable(const SourceModel& model) {
                                                 : a.is_gemma         ? "gelu_pytorch_tanh"
                                                 : a.has_single_parts ? "relu2"
                                                                      : "silu");
+    if (a.has_latent_attention) return check_latent(model);
     if (!a.is_granite && std::abs(c.attention_scale / a.attention_scale(c) - 1) > 1e-6)
         return refused(a.is_gemma ? "query_pre_attn_scalar" : "scale_attn_weights",
                        a.is_gemma ? "head_dim, here " + std::to_string(c.head_dim) : "true");
@@ -206,6 +228,23 @@ void set_by_layer(const SourceModel& model, std::string_view name, std::uint32_t
     metadata.set(model.key(name), std::span<const std::int32_t>(counts));
 }
 
+/// DeepSeek's mixture: its router, its groups and what all tokens go through.
+Result<void> set_grouped_experts(const SourceModel& model, GgufMetadata& metadata) {
+    const DecoderConfig& c = model.config;
+    const DecoderConfig::Experts& experts = c.experts;
+    const auto dense = std::ranges::find(c.layers, true, &DecoderConfig::Layer::has_experts) - c.layers.begin();
+    metadata.set(model.key("leading_dense_block_count"), static_cast<std::uint32_t>(dense));
+    metadata.set(model.key("expert_shared_count"), experts.shared_size / experts.intermediate_size);
+    metadata.set(model.key("expert_weights_scale"), experts.scale);
+    if (experts.normalises) metadata.set(model.key("expert_weights_norm"), true);
+    const bool is_sigmoid = experts.scores == graph::RouteScores::sigmoid;
+    metadata.set(model.key("expert_gating_func"), is_sigmoid ? std::uint32_t{2} : std::uint32_t{1});
+    if (experts.groups.count == 1) return {};
+    metadata.set(model.key("expert_group_count"), experts.groups.count);
+    metadata.set(model.key("expert_group_used_count"), experts.groups.kept);
+    return {};
+}
+
 /// A mixture's: how many experts there are, how wide, and what their router does where files say it.
 Result<void> set_experts(const SourceModel& model, GgufMetadata& metadata) {
     const DecoderConfig& c = model.config;
@@ -216,6 +255,7 @@ Result<void> set_experts(const SourceModel& model, GgufMetadata& metadata) {
     if (experts.intermediate_size != c.intermediate_size || model.json.has("moe_intermediate_size") ||
         model.architecture.is_gpt_oss)
         metadata.set(model.key("expert_feed_forward_length"), experts.intermediate_size);
+    if (model.architecture.has_latent_attention) return set_grouped_experts(model, metadata);
     if (experts.shared_size > 0) metadata.set(model.key("expert_shared_feed_forward_length"), experts.shared_size);
     if (model.architecture.is_lfm2) {
         const auto dense = std::ranges::find(c.layers, true, &DecoderConfig::Layer::has_experts) - c.layers.begin();
@@ -305,7 +345,13 @@ Result<void> set_metadata(const SourceModel& model, GgufMetadata& metadata) {
     metadata.set(model.key("vocab_size"), c.vocab_size);
     if (!a.learned_positions) {
         metadata.set(model.key("attention.key_length"), c.head_dim);
-        metadata.set(model.key("attention.value_length"), c.head_dim);
+        metadata.set(model.key("attention.value_length"), c.latent ? c.latent.rank : c.head_dim);
+    }
+    if (c.latent) {
+        metadata.set(model.key("attention.kv_lora_rank"), c.latent.rank);
+        if (c.latent.query_rank > 0) metadata.set(model.key("attention.q_lora_rank"), c.latent.query_rank);
+        metadata.set(model.key("attention.key_length_mla"), c.latent.query_dim());
+        metadata.set(model.key("attention.value_length_mla"), c.latent.value_dim);
     }
     if (c.attention_soft_cap != 0) metadata.set(model.key("attn_logit_softcapping"), c.attention_soft_cap);
     if (c.logit_soft_cap != 0) metadata.set(model.key("final_logit_softcapping"), c.logit_soft_cap);
@@ -342,6 +388,10 @@ Result<void> set_yarn(const SourceModel& model, GgufMetadata& metadata) {
     VKFORMER_TRY(const bool truncates, scaling.boolean("truncate", true));
     metadata.set(model.key("rope.scaling.original_context_length"), context);
     metadata.set(model.key("rope.scaling.yarn_truncate"), truncates);
+    if (model.config.latent) {
+        VKFORMER_TRY(const double weight, scaling.real("mscale_all_dim"));
+        metadata.set(model.key("rope.scaling.yarn_log_multiplier"), static_cast<float>(0.1 * weight));
+    }
     return {};
 }
 
@@ -391,6 +441,9 @@ Result<void> add_notes(const std::filesystem::path& folder, const SourceModel& m
     };
     if (has({"vision_tower.", "multi_modal_projector.", "visual."}))
         notes.push_back("the vision tower is left out: the file is the language model alone");
+    const std::string behind = "layers." + std::to_string(c.layers.size()) + ".";
+    if (model.architecture.has_latent_attention && has({behind}))
+        notes.push_back("the layers that predict the token after the next one (from " + behind + " on) are left out");
     if (has({"mtp."})) notes.push_back("the layers that predict the token after the next one (mtp.) are left out");
     if (model.window() > 0 && model.architecture.window_pattern == 1)
         notes.push_back("the attention window of " + std::to_string(model.window()) +

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <initializer_list>
+#include <memory>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -52,6 +53,20 @@ Result<TensorData> gain_plus(const TensorData& gain, float offset) {
     VKFORMER_TRY(std::vector<float> values, floats_of(gain));
     for (float& value : values) value += offset;
     return float_tensor(gain.shape, std::move(values));
+}
+
+/// The first elements of each row, copied.
+TensorData narrowed_rows(const TensorData& matrix, std::uint64_t width) {
+    const std::uint64_t wide = bytes_of(matrix.dtype, matrix.shape[1]), row = bytes_of(matrix.dtype, width);
+    const auto bytes = std::make_shared<std::vector<std::byte>>();
+    for (std::uint64_t r = 0; r < matrix.shape[0]; ++r) {
+        const std::span<const std::byte> kept = matrix.bytes.subspan(r * wide, row);
+        bytes->insert(bytes->end(), kept.begin(), kept.end());
+    }
+    return {.dtype = matrix.dtype,
+            .shape = {matrix.shape[0], width},
+            .bytes = std::span<const std::byte>(*bytes),
+            .owner = bytes};
 }
 
 /// A vector that llama.cpp asks for where the model may have none: without one it loads no file, or ends itself.
@@ -193,8 +208,26 @@ private:
         return add_norm("post_ffw_norm", l.feed_forward_post_norm);
     }
 
+    /// The heads' matrices of keys, turned, and of values are tensors of their own.
+    Result<void> list_latent(const DecoderWeights::Layer& l) {
+        const DecoderConfig::LatentAttention& latent = config_.latent;
+        const std::uint64_t heads = config_.heads;
+        const LatentWeights& w = l.latent;
+        VKFORMER_CHECK(add_projection("attn_q_a", w.query_down, false));
+        VKFORMER_CHECK(add_norm("attn_q_a_norm", w.query_norm));
+        VKFORMER_CHECK(
+            add_joined(w.query_down ? "attn_q_b" : "attn_q", {&w.plain_query, &w.rotary_query}, false, heads));
+        VKFORMER_CHECK(add_joined("attn_kv_a_mqa", {&w.latent, &w.rotary_key}, false));
+        VKFORMER_CHECK(add_norm("attn_kv_a_norm", w.latent_norm));
+        add("attn_k_b.weight", reshaped(w.key_up, {heads, latent.rank, latent.plain_dim}));
+        add("attn_v_b.weight",
+            reshaped(narrowed_rows(w.value_up, latent.rank), {heads, latent.value_dim, latent.rank}));
+        return add_projection("attn_output", l.output, false);
+    }
+
     Result<void> list_attention(const DecoderWeights::Layer& l) {
         const DecoderConfig& c = config_;
+        if (c.latent) return list_latent(l);
         const bool interleaves = architecture_.pairing == graph::RopePairing::interleaved;
         const auto order = [&](std::uint64_t heads) {
             return interleaves ? interleaved_rows(heads, c.head_dim) : Order();
@@ -274,7 +307,7 @@ private:
     void list_experts(const ExpertWeights& experts) {
         add("ffn_gate_inp.weight", experts.router);
         add("ffn_gate_inp.bias", experts.router_bias);
-        if (experts && architecture_.sigmoid_sum > 0)
+        if (experts && config_.experts.scores == graph::RouteScores::sigmoid)
             add("exp_probs_b.bias", or_zeros(experts.choice_bias, config_.experts.count));
         add_stack("ffn_gate_exps.weight", experts.gate);
         add("ffn_gate_exps.bias", experts.gate_bias);

@@ -117,6 +117,8 @@ constexpr Family<Decoder> kDecoders[] = {
     {"qwen3_5", &decoder<load_qwen_hybrid>, kGgufQwen35.name, &decoder_file<kGgufQwen35>},
     {"qwen3_5_moe_text", &decoder<load_qwen_hybrid>},
     {"qwen3_5_moe", &decoder<load_qwen_hybrid>, kGgufQwen35Moe.name, &decoder_file<kGgufQwen35Moe>},
+    {"deepseek_v2", &decoder<load_deepseek>, kGgufDeepseek2.name, &decoder_file<kGgufDeepseek2>},
+    {"deepseek_v3", &decoder<load_deepseek>, kGgufDeepseek2.name, &decoder_file<kGgufDeepseek2>},
 };
 constexpr Family<Encoder> kEncoders[] = {
     {"bert", &load_bert, kGgufBert, &load_gguf_encoder},

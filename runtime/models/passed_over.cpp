@@ -2,6 +2,7 @@
 #include "models/passed_over.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -42,7 +43,7 @@ constexpr Known kFields[] = {
     // A decoder's own: there is no encoder that it could look at, and rows of attention heads that are gone would not fit their shapes.
     {"llama mistral smollm3 qwen2 qwen3 gemma gemma2 gemma3_text gemma3 phi3 mixtral qwen2_moe qwen3_moe olmoe "
      "gpt_oss granite granitemoe granitemoeshared granitemoehybrid lfm2 lfm2_moe nemotron_h qwen3_next qwen3_5 "
-     "qwen3_5_text qwen3_5_moe qwen3_5_moe_text",
+     "qwen3_5_text qwen3_5_moe qwen3_5_moe_text deepseek_v2 deepseek_v3",
      "is_decoder is_encoder_decoder add_cross_attention pruned_heads"},
     {"gpt2", "is_decoder is_encoder_decoder pruned_heads"},  // its heads' rows lie together: the shapes tell
     {"marian bart mbart m2m_100 t5 mt5 umt5 whisper", "is_decoder is_encoder_decoder add_cross_attention"},
@@ -111,6 +112,8 @@ constexpr Known kFields[] = {
     {"qwen3_5 qwen3_5_moe",
      "text_config.tie_word_embeddings image_token_id video_token_id vision_start_token_id vision_end_token_id "
      "vision_config*"},
+    {"deepseek_v2 deepseek_v3",  // topk_method says whether there are groups
+     "pretraining_tp ep_size seq_aux aux_loss_alpha num_nextn_predict_layers qk_head_dim n_group topk_group"},
     {"nomic_bert",
      "tie_word_embeddings dense_seq_output fused_bias_fc fused_dropout_add_ln max_trained_positions "
      "parallel_block_tied_norm pad_vocab_size_multiple reorder_and_upcast_attn summary_* use_xentropy"},
@@ -192,6 +195,14 @@ bool is_zero(const formats::TensorMap& tensors, const std::string& name) {
            std::ranges::all_of(found->second.bytes, [](std::byte byte) { return byte == std::byte{0}; });
 }
 
+/// Whether a tensor is of one of `count` layers from `first` on, whose number follows the prefix.
+bool is_of_layers(std::string_view tensor, std::string_view prefix, std::uint32_t first, std::uint32_t count) {
+    if (!tensor.starts_with(prefix)) return false;
+    std::uint32_t layer = 0;
+    std::from_chars(tensor.data() + prefix.size(), tensor.data() + tensor.size(), layer);
+    return layer - first < count;
+}
+
 /// A sentence on tensors that nobody has read; none where there are none.
 void add_tensors(const std::string& file, std::vector<std::string> names, std::vector<std::string>& notes) {
     if (names.empty()) return;
@@ -224,8 +235,11 @@ std::vector<std::string> passed_over(const formats::Config& config, const format
     for (const std::string& field : config.unasked())
         if (!is_of_no_account(type, field)) notes.push_back(unknown(config.file_name(), field, config.shown(field)));
     std::vector<std::string> tensors = weights.unasked();
+    const auto layers = config.unsigned_integer("num_hidden_layers", {.fallback = 0});
+    const auto predicting = config.unsigned_integer("num_nextn_predict_layers", {.fallback = 0});
     std::erase_if(tensors, [&](const std::string& name) {
-        return is_known(kTensors, type, name) || (name.ends_with(".bias") && is_zero(weights.tensors(), name));
+        return is_known(kTensors, type, name) || (name.ends_with(".bias") && is_zero(weights.tensors(), name)) ||
+               (layers && predicting && is_of_layers(name, "model.layers.", *layers, *predicting));
     });
     add_tensors(weights.source(), std::move(tensors), notes);
     return notes;
@@ -243,12 +257,12 @@ std::vector<std::string> passed_over(const formats::Gguf& file) {
         if (!is_own && !any_matches(kPrefixes, value->key))
             notes.push_back(unknown(file.file_name(), value->key, file.shown(*value, kShownElements)));
     }
-    // Behind the layers of the model there may be some that predict the token after the next one.
     std::vector<std::string> tensors = file.weights().unasked();
-    for (std::uint32_t i = 0; layers && predicting && i < std::min(*predicting, *layers); ++i)
-        std::erase_if(tensors, [layer = "blk." + std::to_string(*layers - 1 - i) + "."](const std::string& name) {
-            return name.starts_with(layer);
-        });
+    // Behind the layers of the model there may be some that predict the token after the next one, which are counted here.
+    std::erase_if(tensors, [&](const std::string& name) {
+        return layers && predicting &&
+               is_of_layers(name, "blk.", *layers - std::min(*predicting, *layers), *predicting);
+    });
     add_tensors(file.file_name(), std::move(tensors), notes);
     return notes;
 }

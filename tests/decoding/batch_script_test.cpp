@@ -13,7 +13,8 @@ namespace vkformer::tests {
 
 TEST_CASE("sequences that come and go continue as they do alone", "[decoding][batch]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
-    const std::string name = GENERATE("qwen3", "gemma2", "gpt2", "mistral_window", "lfm2", "qwen3_5", "qwen3_next");
+    const std::string name =
+        GENERATE("qwen3", "gemma2", "gpt2", "mistral_window", "lfm2", "qwen3_5", "qwen3_next", "deepseek_v3");
     CAPTURE(backend.name(), name);
     if (!takes_case(backend, 2)) return;
     const models::Decoder model = load_decoder_case(name);

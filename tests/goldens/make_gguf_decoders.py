@@ -51,7 +51,11 @@ CASES = {
     "qwen3_5": "qwen35",
     "qwen3_5_moe": "qwen35moe",
     "qwen3_next": "qwen3next",
+    "deepseek_v2": "deepseek2",  # as files were before the converter took the heads' keys and values apart
+    "deepseek_v2_groups": "deepseek2",
+    "deepseek_v3": "deepseek2",
 }
+EXPANDED = ("deepseek_v2",)
 NEIGHBOURS = ("llama", "smollm3", "granite", "granitemoe", "granitehybrid")  # which turn neighbours together
 NEMOTRON = ("nemotron_h", "nemotron_h_moe")
 LFM2 = ("lfm2", "lfm2moe")
@@ -130,6 +134,17 @@ LLAMA_NAMES = {
     "mixer.gate": "ffn_gate_inp",
     "mixer.shared_experts.up_proj": "ffn_up_shexp",
     "mixer.shared_experts.down_proj": "ffn_down_shexp",
+    "mlp.shared_experts.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_experts.up_proj": "ffn_up_shexp",
+    "mlp.shared_experts.down_proj": "ffn_down_shexp",
+    "self_attn.q_a_proj": "attn_q_a",
+    "self_attn.q_a_layernorm": "attn_q_a_norm",
+    "self_attn.q_b_proj": "attn_q_b",
+    "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa",
+    "self_attn.kv_a_layernorm": "attn_kv_a_norm",
+    "self_attn.kv_b_proj": "attn_kv_b",
+    "self_attn.k_b_proj": "attn_k_b",
+    "self_attn.v_b_proj": "attn_v_b",
     "ffn_down": "ffn_down",
     "gate": "ffn_gate",
     "up": "ffn_up",
@@ -273,6 +288,20 @@ def scans_of(weights, groups):
     return out
 
 
+def absorbed_heads(weights, config):
+    """The heads' matrices of keys, turned, and of values in place of those of both."""
+    out = {}
+    for name, tensor in weights.items():
+        if not name.endswith("kv_b_proj.weight"):
+            out[name] = tensor
+            continue
+        both = tensor.view(config["num_attention_heads"], -1, tensor.shape[-1])
+        keys, values = both.split([config["qk_nope_head_dim"], config["v_head_dim"]], dim=1)
+        out[name.replace("kv_b_proj", "k_b_proj")] = keys.transpose(1, 2).contiguous()
+        out[name.replace("kv_b_proj", "v_b_proj")] = values.contiguous()
+    return out
+
+
 def permuted(rows, heads):
     """Halves of a head interleaved, for a RoPE that turns neighbours."""
     shape = rows.shape
@@ -367,6 +396,53 @@ def write_nemotron_metadata(writer, config):
         writer.add_expert_group_count(config["n_group"])
 
 
+def write_deepseek_metadata(writer, config, is_expanded):
+    heads, query = config["num_attention_heads"], config["qk_nope_head_dim"] + config["qk_rope_head_dim"]
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(heads if is_expanded else 1)
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_rope_dimension_count(config["qk_rope_head_dim"])
+    writer.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
+    writer.add_kv_lora_rank(config["kv_lora_rank"])
+    if config["q_lora_rank"]:
+        writer.add_q_lora_rank(config["q_lora_rank"])
+    writer.add_key_length(query if is_expanded else config["kv_lora_rank"] + config["qk_rope_head_dim"])
+    writer.add_value_length(config["v_head_dim"] if is_expanded else config["kv_lora_rank"])
+    if not is_expanded:
+        writer.add_key_length_mla(query)
+        writer.add_value_length_mla(config["v_head_dim"])
+    writer.add_leading_dense_block_count(config["first_k_dense_replace"])
+    writer.add_expert_count(config["n_routed_experts"])
+    writer.add_expert_used_count(config["num_experts_per_tok"])
+    writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+    writer.add_expert_shared_count(config["n_shared_experts"])
+    writer.add_expert_weights_scale(config["routed_scaling_factor"])
+    if config["n_group"]:
+        writer.add_expert_group_count(config["n_group"])
+        writer.add_expert_group_used_count(config["topk_group"])
+    if config["norm_topk_prob"]:
+        writer.add_expert_weights_norm(True)
+    is_third = config["model_type"] == "deepseek_v3"
+    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID if is_third else gguf.ExpertGatingFuncType.SOFTMAX)
+    scaling = config["rope_parameters"]
+    if scaling["rope_type"] == "yarn":
+        write_yarn(writer, scaling)
+        writer.add_rope_scaling_yarn_log_mul(0.1 * scaling["mscale_all_dim"])
+
+
+def write_yarn(writer, scaling):
+    writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+    writer.add_rope_scaling_factor(scaling["factor"])
+    writer.add_rope_scaling_orig_ctx_len(scaling["original_max_position_embeddings"])
+    if "beta_fast" in scaling:
+        writer.add_rope_scaling_yarn_beta_fast(scaling["beta_fast"])
+        writer.add_rope_scaling_yarn_beta_slow(scaling["beta_slow"])
+
+
 def write_metadata(writer, arch, config):
     if arch == "gpt2":
         writer.add_context_length(config["n_positions"])
@@ -447,12 +523,7 @@ def write_metadata(writer, arch, config):
         for name in ("short", "long"):
             writer.add_tensor(f"rope_factors_{name}.weight", np.array(scaling[f"{name}_factor"], dtype=np.float32))
     if kind == "yarn":
-        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
-        writer.add_rope_scaling_factor(scaling["factor"])
-        writer.add_rope_scaling_orig_ctx_len(scaling["original_max_position_embeddings"])
-        if "beta_fast" in scaling:
-            writer.add_rope_scaling_yarn_beta_fast(scaling["beta_fast"])
-            writer.add_rope_scaling_yarn_beta_slow(scaling["beta_slow"])
+        write_yarn(writer, scaling)
 
 
 def write(case, arch, out):
@@ -460,7 +531,11 @@ def write(case, arch, out):
     config = json.loads((folder / "config.json").read_text())
     weights = load_file(folder / "model.safetensors")
     writer = gguf.GGUFWriter(out / f"{case}.gguf", arch)
-    write_metadata(writer, arch, config)
+    if arch == "deepseek2":
+        write_deepseek_metadata(writer, config, case in EXPANDED)
+        weights = weights if case in EXPANDED else absorbed_heads(weights, config)
+    else:
+        write_metadata(writer, arch, config)
     writer.add_vocab_size(config["vocab_size"])
     writer.add_tokenizer_model("no_vocab")
     if (config.get("rope_scaling") or {}).get("rope_type") == "llama3":

@@ -317,17 +317,17 @@ TEST_CASE("a decoder's folder gives the same logits as a GGUF file", "[models][d
     const auto floats_on_cpu = cpu::make_cpu_backend<float>(cpu::QuantizedProducts::floats);
     graph::Backend* const tested = GENERATE(from_range(test_backends()));
     graph::Backend& backend = tested == test_backends()[0] ? *floats_on_cpu : *tested;
-    const std::string name =
-        GENERATE("decoders/llama_gqa_odd", "decoders/llama3_scaled_bf16", "decoders/mistral_window", "decoders/qwen2",
-                 "decoders/qwen3", "decoders/smollm3", "decoders/gemma", "decoders/gemma2", "decoders/gemma3_scaled",
-                 "decoders/phi3", "decoders/phi3_longrope", "decoders/gpt2", "transformers_5/llama_own_head",
-                 "transformers_5/phi3_partial", "transformers_5/llama_linear_beside", "decoders/mixtral",
-                 "decoders/mixtral_window_odd", "decoders/qwen2_moe", "decoders/qwen3_moe", "decoders/olmoe",
-                 "transformers_5/mixtral_in_memory", "transformers_5/olmoe", "transformers_5/qwen3_moe",
-                 "decoders/gpt_oss", "decoders/gpt_oss_mxfp4", "decoders/granite", "decoders/granite_tied_biased_bf16",
-                 "decoders/granite_moe", "decoders/granite_moe_shared", "decoders/granite_hybrid",
-                 "decoders/granite_hybrid_moe", "decoders/nemotron_h", "decoders/nemotron_h_moe", "decoders/lfm2",
-                 "decoders/lfm2_moe", "decoders/qwen3_5", "decoders/qwen3_5_moe", "decoders/qwen3_next");
+    const std::string name = GENERATE(
+        "decoders/llama_gqa_odd", "decoders/llama3_scaled_bf16", "decoders/mistral_window", "decoders/qwen2",
+        "decoders/qwen3", "decoders/smollm3", "decoders/gemma", "decoders/gemma2", "decoders/gemma3_scaled",
+        "decoders/phi3", "decoders/phi3_longrope", "decoders/gpt2", "transformers_5/llama_own_head",
+        "transformers_5/phi3_partial", "transformers_5/llama_linear_beside", "decoders/mixtral",
+        "decoders/mixtral_window_odd", "decoders/qwen2_moe", "decoders/qwen3_moe", "decoders/olmoe",
+        "transformers_5/mixtral_in_memory", "transformers_5/olmoe", "transformers_5/qwen3_moe", "decoders/gpt_oss",
+        "decoders/gpt_oss_mxfp4", "decoders/granite", "decoders/granite_tied_biased_bf16", "decoders/granite_moe",
+        "decoders/granite_moe_shared", "decoders/granite_hybrid", "decoders/granite_hybrid_moe", "decoders/nemotron_h",
+        "decoders/nemotron_h_moe", "decoders/lfm2", "decoders/lfm2_moe", "decoders/qwen3_5", "decoders/qwen3_5_moe",
+        "decoders/qwen3_next", "decoders/deepseek_v2", "decoders/deepseek_v3");
     CAPTURE(backend.name(), name);
     const TemporaryFolder folder;
     copy_model(name, folder.path() / "model");
@@ -347,7 +347,7 @@ TEST_CASE("a folder becomes what the converter's conventions make of it, tensor 
         "llama_gqa_odd", "llama3_scaled_bf16", "smollm3", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_scaled", "phi3",
         "phi3_longrope", "gpt2", "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "gpt_oss", "gpt_oss_mxfp4", "granite",
         "granite_moe", "granite_moe_shared", "granite_hybrid", "granite_hybrid_moe", "nemotron_h", "nemotron_h_moe",
-        "lfm2", "lfm2_moe", "qwen3_5", "qwen3_5_moe", "qwen3_next");
+        "lfm2", "lfm2_moe", "qwen3_5", "qwen3_5_moe", "qwen3_next", "deepseek_v2_groups", "deepseek_v3");
     CAPTURE(name);
     const TemporaryFolder folder;
     const auto found = exported_file("decoders/" + name, DType::f32, folder);
@@ -595,6 +595,11 @@ TEST_CASE("what llama.cpp computes otherwise than the folder is refused by name"
     json yarn = read_json(goldens_dir() / "decoders/gpt_oss/config.json")["rope_parameters"];
     yarn["attention_factor"] = 1.5;
     check("decoders/gpt_oss", "\"attention_factor\" is 1.5", "rope_parameters", yarn);
+    check("decoders/deepseek_v3_halves", "\"rope_interleave\" is false");
+    check("decoders/deepseek_v3_halves", "\"mscale\" is 0.7", "rope_interleave", true);
+    check("decoders/deepseek_v2_biased_bf16",
+          "q_a_proj.bias\" has no place in a GGUF file of the architecture deepseek2");
+    check("decoders/deepseek_v2", "\"rms_norm_eps\" is 1e-05, supported: 1e-6", "rms_norm_eps", 1e-5);
     check("decoders/granite_moe", "\"rope_type\" is \"yarn\"", "rope_parameters",
           {{"rope_type", "yarn"}, {"factor", 2.0}});
 }

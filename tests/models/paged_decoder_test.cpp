@@ -134,6 +134,7 @@ TEST_CASE("pages may be of q8_0", "[models][decoder][pages][q8_0]") {
     const TemporaryFolder folder;
     write_tiny_llama(folder.path(), {});
     check_pages(backend, must(models::load_decoder(folder.path())), dtype, models::CacheFormat::q8_0);
+    check_pages(backend, load_decoder_case("deepseek_v3_halves"), dtype, models::CacheFormat::q8_0);
 }
 
 TEST_CASE("sequences that begin alike compute and keep their common pages once", "[models][decoder][pages]") {

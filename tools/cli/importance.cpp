@@ -28,8 +28,11 @@ Error invalid(std::string message) { return {ErrorCode::InvalidArgument, std::mo
 
 /// The weights of a layer that may be rows of a file's tensor that were copied, with where they are from.
 std::vector<const models::Projection*> projections_of(const models::DecoderWeights::Layer& layer) {
-    return {&layer.query,      &layer.key,    &layer.value, &layer.state.input, &layer.state.beta, &layer.state.step,
-            &layer.mixed_gate, &layer.output, &layer.gate,  &layer.up,          &layer.down};
+    const models::LatentWeights& latent = layer.latent;
+    return {&layer.query,      &layer.key,         &layer.value,        &layer.state.input,   &layer.state.beta,
+            &layer.state.step, &layer.mixed_gate,  &layer.output,       &layer.gate,          &layer.up,
+            &layer.down,       &latent.query_down, &latent.plain_query, &latent.rotary_query, &latent.latent,
+            &latent.rotary_key};
 }
 
 }  // namespace
@@ -129,12 +132,18 @@ public:
             if (const auto* const linear = std::get_if<graph::Linear>(&node.op))
                 add(linear->x, {}, linear->weight);
             else if (const auto* const of_experts = std::get_if<graph::ExpertLinear>(&node.op))
-                add(of_experts->x, graph_.storage(of_experts->experts), of_experts->weight);
+                add_experts(*of_experts);
         }
         return std::move(taps_);
     }
 
 private:
+    /// Not the heads' matrices of latent attention, of which each is multiplied: folded, they are not the file's products.
+    void add_experts(const graph::ExpertLinear& op) {
+        const Value experts = graph_.storage(op.experts);
+        if (graph_.tensor(experts).kind != graph::TensorKind::weight) add(op.x, experts, op.weight);
+    }
+
     void add(Value x, Value experts, Value weight) {
         const graph::Tensor& matrices = graph_.tensor(graph_.storage(weight));
         if (matrices.kind != graph::TensorKind::weight) return;

@@ -48,7 +48,7 @@ Result<TextModel::Cache> TextModel::cache_of(const std::filesystem::path& path, 
         batch.window_pages > 0 ? config.attention_layers() - config.full_attention_layers() : 0;
     const std::uint64_t pages = std::uint64_t{batch.pages} * (config.attention_layers() - with_window) +
                                 std::uint64_t{batch.window_pages} * with_window;
-    const std::uint64_t numbers = pages * graph::kPageLen * 2 * config.kv_heads * config.head_dim;
+    const std::uint64_t numbers = pages * graph::kPageLen * config.cached_numbers();
     const std::uint64_t states = config.state_bytes() * batch.rows;
     const std::uint64_t bytes = options.cache == CacheStorage::q8_0
                                     ? numbers * 34 / 32
