@@ -108,6 +108,14 @@ constexpr std::string_view kTekkenWords =
 constexpr std::string_view kGpt4oWords =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
+constexpr std::string_view kDeepSeekLetters =
+    R"(\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+)";
+constexpr std::string_view kDeepSeekMarks = R"(\s?[!-/:-~！-／：-～‘-‟　-。]+)";
+constexpr std::string_view kDeepSeekScripts = R"([一-龥ࠀ-一가-퟿]+)";
+constexpr std::string_view kDeepSeek3Scripts = R"([一-龥぀-ゟ゠-ヿ]+)";
+constexpr std::string_view kDeepSeek3Words =
+    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
 /// Expressions applied one after the other: each cuts what the ones before it left.
 using Words = std::vector<std::string_view>;
 
@@ -138,6 +146,11 @@ std::optional<PreType> pre_type(std::string_view name) {
     if (is({"falcon"})) return PreType{{R"([\p{P}\$\+<=>\^~\|`]+)", kGpt2Words, "[0-9][0-9][0-9]"}};
     if (is({"tekken"})) return PreType{{kTekkenWords}, true, true};
     if (is({"gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"})) return PreType{{kGpt4oWords}};
+    if (is({"deepseek-llm"}))
+        return PreType{{R"([\r\n])", kDeepSeekLetters, kDeepSeekMarks, R"(\s+$)", kDeepSeekScripts, R"(\p{N}+)"}};
+    if (is({"deepseek-coder"}))
+        return PreType{{R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)", kDeepSeekScripts, R"(\p{N})"}};
+    if (is({"deepseek-v3"})) return PreType{{R"(\p{N}{1,3})", kDeepSeek3Scripts, kDeepSeek3Words}};
     return std::nullopt;
 }
 
@@ -253,7 +266,7 @@ Result<TokenizerKind> read_byte_level_kind(const Gguf& file, Tokens& tokens, con
     if (!type)
         return file.unsupported(key("pre"),
                                 "default, gpt-2, llama-bpe, qwen2, qwen35, smollm, starcoder, tekken, gpt-4o, "
-                                "falcon and other names of these splits");
+                                "falcon, deepseek-llm, deepseek-coder, deepseek-v3 and other names of these splits");
     TokenizerKind kind;
     kind.components["pre_tokenizer"] = pre_tokenizer_of(type->words);
     kind.components["decoder"] = byte_level();
@@ -426,7 +439,7 @@ bool append_words(const json& step, std::vector<std::string>& words) {
 std::optional<std::string> gguf_pre_name(const json& pre_tokenizer) {
     std::vector<std::string> words;
     if (!append_words(pre_tokenizer, words)) return std::nullopt;
-    for (const char* name : {"gpt-2", "llama-bpe", "qwen2", "qwen35", "smollm", "tekken", "gpt-4o"})
+    for (const char* name : {"gpt-2", "llama-bpe", "qwen2", "qwen35", "smollm", "tekken", "gpt-4o", "deepseek-v3"})
         if (std::ranges::equal(pre_type(name)->words, words)) return name;
     return std::nullopt;
 }

@@ -31,6 +31,12 @@ GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
           r"\s+(?!\S)|\s+")
 QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+DEEPSEEK_LETTERS = (
+    r"\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+")
+DEEPSEEK_MARKS = r"\s?[!-/:-~！-／：-～‘-‟　-。]+"
+DEEPSEEK_SCRIPTS, DEEPSEEK3_SCRIPTS = r"[一-龥ࠀ-一가-퟿]+", r"[一-龥぀-ゟ゠-ヿ]+"
+DEEPSEEK3 = (r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|"""
+             r"\s*[\r\n]+|\s+(?!\S)|\s+")
 
 
 # ---- tensors
@@ -249,6 +255,11 @@ KINDS = {
     "qwen2": lambda name: byte_level(name, [QWEN2], False),
     "smollm": lambda name: byte_level(name, [r"\p{N}", GPT2], False),
     "default": lambda name: byte_level(name, [r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", r"[0-9][0-9][0-9]"], False),
+    "deepseek-llm": lambda name: byte_level(
+        name, [r"[\r\n]", DEEPSEEK_LETTERS, DEEPSEEK_MARKS, r"\s+$", DEEPSEEK_SCRIPTS, r"\p{N}+"], True),
+    "deepseek-coder": lambda name: byte_level(
+        name, [r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", DEEPSEEK_SCRIPTS, r"\p{N}"], True),
+    "deepseek-v3": lambda name: byte_level(name, [r"\p{N}{1,3}", DEEPSEEK3_SCRIPTS, DEEPSEEK3], True),
     "llama": sentencepiece_bpe,
     "t5": sentencepiece_unigram,
     "bert": word_piece,
