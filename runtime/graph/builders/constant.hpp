@@ -16,7 +16,8 @@
 
 namespace vkformer::graph {
 
-/// A weight f32 or i32, after its T, of that shape. Weights are shared by name between graphs, so the name tells their values apart.
+/// A weight f32 or i32, after its T, of that shape. Weights are shared by name between graphs, so the name
+/// tells shapes and values apart.
 template <class T>
 Result<Value> constant(Graph& graph, const std::string& name, Shape shape, std::vector<T> values) {
     static_assert(std::is_same_v<T, float> || std::is_same_v<T, std::int32_t>);
@@ -25,8 +26,8 @@ Result<Value> constant(Graph& graph, const std::string& name, Shape shape, std::
     const auto bytes = std::as_bytes(std::span(*kept));
     char hash[17];
     std::snprintf(hash, sizeof hash, "%016llx", static_cast<unsigned long long>(hash_bytes(bytes)));
-    TensorData data{.dtype = kDType, .shape = std::move(shape), .bytes = bytes, .owner = kept};
-    return graph.weight(name + "." + std::to_string(kept->size()) + "." + hash, std::move(data), kDType);
+    const std::string full_name = name + "." + to_string(shape) + "." + hash;
+    return graph.weight(full_name, {.dtype = kDType, .shape = std::move(shape), .bytes = bytes, .owner = kept}, kDType);
 }
 
 }  // namespace vkformer::graph
