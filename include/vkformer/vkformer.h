@@ -430,7 +430,7 @@ typedef struct vkf_attention_options {
 /**
  * softmax(query · keyᵀ · scale + mask) · value (Vaswani et al. 2017, eq. 1). query [batch, query_len, heads,
  * head_dim], key [batch, key_len, kv_heads, head_dim], value [batch, key_len, kv_heads, value_dim]; one dtype of f32,
- * f16; heads is a multiple of kv_heads; head_dim and value_dim up to 256. Gives [batch, query_len, heads, value_dim].
+ * f16; heads is a multiple of kv_heads; head_dim and value_dim up to 576. Gives [batch, query_len, heads, value_dim].
  * A query whose keys are all masked gives zeros. `options` may be null. Errors: VKF_ERROR_SHAPE_MISMATCH,
  * VKF_ERROR_UNSUPPORTED_DTYPE, VKF_ERROR_INVALID_ARGUMENT.
  */
