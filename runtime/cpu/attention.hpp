@@ -75,39 +75,19 @@ AttentionOperands<T> attention_operands(const auto& op, const Operands<T>& opera
                      .value_dim = operands.dim(op.value, 3)}};
 }
 
-/// One query of one head against the keys first … last − 1: sums[v] += Σ_j exp(s_j − m) · value[j, v], with the scores
-/// s_j = scale · query · key_j, soft-capped, + additive_j. Keys outside the range are not even read.
-template <std::floating_point T>
-SoftmaxTerms<T> add_weighted_values(const AttentionOperands<T>& o, std::size_t b, std::size_t h, std::size_t i,
-                                    KeyRange keys, std::span<T> sums) {
-    const AttentionDims& dims = o.dims;
-    const std::size_t count = keys.last - keys.first;
-    std::vector<T> scores(count, T{0});
-    o.for_each_run(b, h, keys, [&](std::size_t first, std::size_t last, Matrix<const T> key, Matrix<const T>) {
-        add_matrix_vector(last - first, dims.head_dim, o.scale, key,
-                          &o.query[((b * dims.query_len + i) * dims.heads + h) * dims.head_dim],
-                          &scores[first - keys.first]);
-    });
-    if (o.soft_cap != 0)
-        for (T& score : scores) score = soft_capped(score, o.soft_cap);
-    for (std::size_t j = 0; j < count && !o.mask.additive.empty(); ++j)
-        scores[j] += o.mask.addend(b, h, i, keys.first + j, dims.key_len);
-    const SoftmaxTerms<T> terms = exponentiate(std::span(scores));
-    if (terms.sum == 0) return terms;
-    o.for_each_run(b, h, keys, [&](std::size_t first, std::size_t last, Matrix<const T>, Matrix<const T> value) {
-        add_vector_matrix(last - first, dims.value_dim, &scores[first - keys.first], value, sums.data());
-    });
-    return terms;
-}
+/// Some heads that read one key/value head.
+struct HeadRange {
+    std::size_t first, count;
+};
 
-/// Neighbouring queries of one head, whose common keys go through two matrix products instead of many with a vector. Some keys at a time:
-/// their weights stay in a cache, and what the keys before have given is scaled where a larger score comes.
+/// Neighbouring queries of some heads, whose common keys go through matrix products instead of many with a vector, all heads' through the
+/// same one. Some keys at a time: their weights stay in a cache, and what the keys before have given is scaled where a larger score comes.
 /// Milakov and Gimelshein 2018, "Online normalizer calculation for softmax"; Dao et al. 2022, "FlashAttention".
 template <std::floating_point T>
 class QueryBlock {
 public:
-    QueryBlock(const AttentionOperands<T>& o, std::size_t b, std::size_t h, std::size_t first, std::size_t count)
-        : o_(o), dims_(o.dims), b_(b), h_(h), first_(first), count_(count) {
+    QueryBlock(const AttentionOperands<T>& o, std::size_t b, HeadRange heads, std::size_t first, std::size_t count)
+        : o_(o), dims_(o.dims), b_(b), heads_(heads), first_(first), count_(count) {
         common_ = {0, dims_.key_len};
         reach_ = {dims_.key_len, 0};
         for (std::size_t i = 0; i < count; ++i) {
@@ -121,100 +101,123 @@ public:
     /// y: zeros before. Keys that a query does not see are not even read for it.
     void attend(std::span<T> y) const {
         if (reach_.first >= reach_.last) return;
-        const SmallProduct<T> queries(common_.first < common_.last ? count_ : 0, dims_.head_dim, o_.scale,
-                                      {&o_.query[row(0) * dims_.head_dim], dims_.heads * dims_.head_dim});
-        std::vector<T> weights(count_ * std::min(kKeysAtOnce, reach_.last - reach_.first));
-        std::vector<SoftmaxTerms<T>> terms(count_, {-std::numeric_limits<T>::infinity(), 0});
+        const std::vector<T> x = gathered_queries();
+        const SmallProduct<T> queries(common_.first < common_.last ? rows() : 0, dims_.head_dim, o_.scale,
+                                      {x.data(), dims_.head_dim});
+        std::vector<T> weights(rows() * std::min(kKeysAtOnce, reach_.last - reach_.first));
+        std::vector<T> sums(rows() * dims_.value_dim, T{0});
+        std::vector<T> scratch;
+        std::vector<SoftmaxTerms<T>> terms(rows(), {-std::numeric_limits<T>::infinity(), 0});
         for (std::size_t first = reach_.first, last; first < reach_.last; first = last) {
             last = std::min((first / kKeysAtOnce + 1) * kKeysAtOnce, reach_.last);
             const Part part{{first, last}, weights};
             std::ranges::fill(weights, T{0});
             score(part, queries);
-            for (std::size_t i = 0; i < count_; ++i) softmax(part, i, terms[i], y);
-            add_values(part, y);
+            for (std::size_t r = 0; r < rows(); ++r) softmax(part, r, terms[r], sum_of(r, sums));
+            add_values(part, sums, scratch);
         }
-        for (std::size_t i = 0; i < count_; ++i) {
-            if (terms[i].sum == 0) continue;
-            const T sum = terms[i].sum + o_.mask.sink_weight(h_, terms[i].max);
-            for (T& value : result(i, y)) value /= sum;
+        for (std::size_t r = 0; r < rows(); ++r) {
+            if (terms[r].sum == 0) continue;
+            const T sum = terms[r].sum + o_.mask.sink_weight(head(r), terms[r].max);
+            const std::span<T> from = sum_of(r, sums);
+            for (std::size_t v = 0; v < dims_.value_dim; ++v) y[place(r) * dims_.value_dim + v] = from[v] / sum;
         }
     }
 
 private:
-    /// Whole pages. Weights of 32 queries take 32 KiB.
+    /// Whole pages. Weights of 128 rows take 128 KiB.
     static constexpr std::size_t kKeysAtOnce = 256;
     static_assert(kKeysAtOnce % graph::kPageLen == 0);
 
-    /// Some neighbouring keys, and the scores or weights of all queries for them.
+    /// Some neighbouring keys, and the scores or weights of all rows for them.
     struct Part {
         KeyRange keys;
-        std::span<T> weights;  // [queries, keys]
+        std::span<T> weights;  // [rows, keys]
         std::size_t stride() const { return keys.last - keys.first; }
-        T* at(std::size_t query, std::size_t key) const { return &weights[query * stride() + key - keys.first]; }
+        T* at(std::size_t row, std::size_t key) const { return &weights[row * stride() + key - keys.first]; }
     };
 
-    KeyRange seen(std::size_t i) const { return o_.mask.seen_keys(b_, first_ + i, dims_.key_len); }
-    std::size_t row(std::size_t i) const { return (b_ * dims_.query_len + first_ + i) * dims_.heads + h_; }
-    std::span<T> result(std::size_t i, std::span<T> y) const {
-        return y.subspan(row(i) * dims_.value_dim, dims_.value_dim);
+    // Rows: all queries of the first head, then those of the next one.
+    std::size_t rows() const { return heads_.count * count_; }
+    std::size_t head(std::size_t row) const { return heads_.first + row / count_; }
+    std::size_t query(std::size_t row) const { return first_ + row % count_; }
+    /// Of the row among all queries and heads.
+    std::size_t place(std::size_t row) const { return (b_ * dims_.query_len + query(row)) * dims_.heads + head(row); }
+    std::span<T> sum_of(std::size_t row, std::span<T> sums) const {
+        return sums.subspan(row * dims_.value_dim, dims_.value_dim);
     }
-    /// The keys of query i in the part that are not common, on both sides.
-    std::array<KeyRange, 2> own_keys(const Part& part, std::size_t i) const {
-        const KeyRange keys = common_part(part.keys, seen(i)), common = common_part(part.keys, common_);
+
+    KeyRange seen(std::size_t i) const { return o_.mask.seen_keys(b_, first_ + i, dims_.key_len); }
+    /// The keys of a row in the part that are not common, on both sides.
+    std::array<KeyRange, 2> own_keys(const Part& part, std::size_t row) const {
+        const KeyRange keys = common_part(part.keys, seen(row % count_)), common = common_part(part.keys, common_);
         if (common.first == common.last) return {keys, {0, 0}};
         return {KeyRange{keys.first, common.first}, KeyRange{common.last, keys.last}};
     }
 
+    std::vector<T> gathered_queries() const {
+        std::vector<T> x(rows() * dims_.head_dim);
+        for (std::size_t r = 0; r < rows(); ++r)
+            std::ranges::copy(o_.query.subspan(place(r) * dims_.head_dim, dims_.head_dim), &x[r * dims_.head_dim]);
+        return x;
+    }
+
     void score(const Part& part, const SmallProduct<T>& queries) const {
         using Keys = Matrix<const T>;
-        o_.for_each_run(b_, h_, common_part(part.keys, common_),
+        o_.for_each_run(b_, heads_.first, common_part(part.keys, common_),
                         [&](std::size_t first, std::size_t last, Keys keys, Keys) {
                             queries.add(last - first, keys, {part.at(0, first), part.stride()});
                         });
-        for (std::size_t i = 0; i < count_; ++i)
-            for (const KeyRange& own : own_keys(part, i))
-                o_.for_each_run(b_, h_, own, [&](std::size_t first, std::size_t last, Keys keys, Keys) {
-                    add_matrix_vector(last - first, dims_.head_dim, o_.scale, keys, &o_.query[row(i) * dims_.head_dim],
-                                      part.at(i, first));
+        for (std::size_t r = 0; r < rows(); ++r)
+            for (const KeyRange& own : own_keys(part, r))
+                o_.for_each_run(b_, heads_.first, own, [&](std::size_t first, std::size_t last, Keys keys, Keys) {
+                    add_matrix_vector(last - first, dims_.head_dim, o_.scale, keys,
+                                      &o_.query[place(r) * dims_.head_dim], part.at(r, first));
                 });
     }
 
-    /// Scores of query i become weights; `terms` and y[i] are those of the keys so far.
-    void softmax(const Part& part, std::size_t i, SoftmaxTerms<T>& terms, std::span<T> y) const {
-        const auto [first, last] = common_part(part.keys, seen(i));
+    /// Scores of a row become weights; `terms` and `sums` are those of the keys so far.
+    void softmax(const Part& part, std::size_t row, SoftmaxTerms<T>& terms, std::span<T> sums) const {
+        const auto [first, last] = common_part(part.keys, seen(row % count_));
         if (first >= last) return;
-        const std::span<T> scores(part.at(i, first), last - first);
+        const std::span<T> scores(part.at(row, first), last - first);
         if (o_.soft_cap != 0)
             for (T& score : scores) score = soft_capped(score, o_.soft_cap);
         for (std::size_t j = 0; j < scores.size() && !o_.mask.additive.empty(); ++j)
-            scores[j] += o_.mask.addend(b_, h_, first_ + i, first + j, dims_.key_len);
+            scores[j] += o_.mask.addend(b_, head(row), query(row), first + j, dims_.key_len);
         const SoftmaxTerms<T> more = exponentiate(scores, terms.max);
         if (terms.sum != 0 && more.max != terms.max) {
             const T scale = std::exp(terms.max - more.max);
             terms.sum *= scale;
-            for (T& value : result(i, y)) value *= scale;
+            for (T& sum : sums) sum *= scale;
         }
         terms = {more.max, terms.sum + more.sum};
     }
 
-    void add_values(const Part& part, std::span<T> y) const {
+    void add_values(const Part& part, std::span<T> sums, std::vector<T>& scratch) const {
         using Values = Matrix<const T>;
-        o_.for_each_run(b_, h_, common_part(part.keys, common_),
-                        [&](std::size_t first, std::size_t last, Values, Values values) {
-                            add_small_product(count_, dims_.value_dim, last - first, {part.at(0, first), part.stride()},
-                                              values, {&y[row(0) * dims_.value_dim], dims_.heads * dims_.value_dim});
-                        });
-        for (std::size_t i = 0; i < count_; ++i)
-            for (const KeyRange& own : own_keys(part, i))
-                o_.for_each_run(b_, h_, own, [&](std::size_t first, std::size_t last, Values, Values values) {
-                    add_vector_matrix(last - first, dims_.value_dim, part.at(i, first), values,
-                                      &y[row(i) * dims_.value_dim]);
+        const auto add = [&](std::size_t first, std::size_t last, Values, Values values) {
+            const auto add_columns = [&](std::size_t column, std::size_t columns, Values some) {
+                for (std::size_t r = 0; r < rows(); r += count_)  // by heads: sums do not depend on how many there are
+                    add_small_product(count_, columns, last - first, {part.at(r, first), part.stride()}, some,
+                                      {&sums[r * dims_.value_dim + column], dims_.value_dim});
+            };
+            for_columns(last - first, dims_.value_dim, values, scratch, add_columns);
+        };
+        o_.for_each_run(b_, heads_.first, common_part(part.keys, common_), add);
+        for (std::size_t r = 0; r < rows(); ++r)
+            for (const KeyRange& own : own_keys(part, r))
+                o_.for_each_run(b_, heads_.first, own, [&](std::size_t first, std::size_t last, Values, Values values) {
+                    add_vector_matrix(last - first, dims_.value_dim, part.at(r, first), values,
+                                      &sums[r * dims_.value_dim]);
                 });
     }
 
     const AttentionOperands<T>& o_;
     const AttentionDims& dims_;
-    std::size_t b_, h_, first_, count_;
+    std::size_t b_;
+    HeadRange heads_;
+    std::size_t first_, count_;
     KeyRange common_, reach_;  // seen by every query, by any query
 };
 
@@ -223,18 +226,28 @@ private:
 template <std::floating_point T>
 void attention(const AttentionOperands<T>& o, std::span<T> y) {
     constexpr std::size_t kBlock = 32;  // queries: the keys on the edge of a causal mask are few beside the common ones
+    constexpr std::size_t kHeads = 4;
     const AttentionDims& dims = o.dims;
     std::ranges::fill(y, T{0});
-    const std::size_t blocks = (dims.query_len + kBlock - 1) / kBlock;
+    const std::size_t blocks = (dims.query_len + kBlock - 1) / kBlock, queries = std::min(kBlock, dims.query_len);
+    // Several heads where that leaves some blocks for each thread.
+    const std::size_t group = dims.heads / dims.kv_heads, shares = 4 * parallel_threads();
+    const std::size_t together =
+        std::clamp<std::size_t>(dims.batch * dims.heads * blocks / shares, 1, std::min(kHeads, group));
+    const std::size_t parts = (group + together - 1) / together;  // of a group
     const auto attend = [&](std::size_t first, std::size_t last, std::size_t) {
         for (std::size_t n = first; n < last; ++n) {
-            const std::size_t i = n % blocks * kBlock, h = n / blocks % dims.heads, b = n / blocks / dims.heads;
-            QueryBlock<T>(o, b, h, i, std::min(kBlock, dims.query_len - i)).attend(y);
+            const std::size_t i = n % blocks * kBlock, count = std::min(kBlock, dims.query_len - i);
+            const std::size_t part = n / blocks % parts * together, heads = std::min(together, group - part);
+            const std::size_t kv_head = n / blocks / parts % dims.kv_heads, b = n / blocks / parts / dims.kv_heads;
+            // Few queries of several heads would be enough for tiles, and sums depend on the number of threads.
+            const std::size_t each = count < kLeastTiledRows ? 1 : heads;
+            for (std::size_t h = 0; h < heads; h += each)
+                QueryBlock<T>(o, b, {kv_head * group + part + h, each}, i, count).attend(y);
         }
     };
-    const std::size_t block_products =
-        std::min(kBlock, dims.query_len) * dims.key_len * (dims.head_dim + dims.value_dim);
-    over_threads<T>(dims.batch * dims.heads * blocks, block_products, attend);
+    over_threads<T>(dims.batch * dims.kv_heads * parts * blocks,
+                    together * queries * dims.key_len * (dims.head_dim + dims.value_dim), attend);
 }
 
 }  // namespace vkformer::cpu

@@ -6,9 +6,12 @@
 
 #include <cblas.h>
 
+#include <algorithm>
 #include <cassert>
+#include <concepts>
 #include <cstddef>
 #include <limits>
+#include <vector>
 
 #include "cpu/float_kernels.hpp"
 #include "cpu/float_product.hpp"
@@ -96,6 +99,21 @@ inline void add_small_product(std::size_t m, std::size_t n, std::size_t k, Matri
 inline void add_small_product(std::size_t m, std::size_t n, std::size_t k, Matrix<const double> a,
                               Matrix<const double> b, Matrix<double> c) {
     add_product(m, n, k, a, b, c);
+}
+
+/// Calls visit(first, count, columns) for columns first … first + count − 1 of w: [k, n], until it has seen all. Those of float are
+/// copied, as many as stay in a first cache: there, rows that lie far apart push each other out.
+template <class T>
+void for_columns(std::size_t k, std::size_t n, Matrix<const T> w, std::vector<T>& scratch, auto&& visit) {
+    if constexpr (!std::same_as<T, float>) return visit(std::size_t{0}, n, w);
+    const std::size_t width = float_panel_kernels().panel_columns;
+    scratch.resize(k * width);
+    for (std::size_t first = 0; first < n; first += width) {
+        const std::size_t count = std::min(width, n - first);
+        for (std::size_t i = 0; i < k; ++i)
+            std::copy_n(w.data + i * w.stride + first, count, scratch.data() + i * count);
+        visit(first, count, Matrix<const T>{scratch.data(), count});
+    }
 }
 
 /// y[m] += alpha · a[m, k] · x[k]

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "cpu/attention.hpp"
 #include "cpu/twins.hpp"
@@ -41,26 +42,60 @@ void combine_splits(std::span<const T> parts, std::size_t splits, const Mask<T>&
     for (T& value : y) value /= sum;
 }
 
-// Over the seen keys j of a split, its part of `partial` becomes Σ exp(s_j − m) · value[j, :], then m = max s_j, then Σ exp(s_j − m);
-// zeros and m = −∞ where it has no seen key. The splits then give y: [batch, 1, heads, value_dim].
+/// The queries of some heads against the keys first … last − 1, with the scores s_j = scale · query · key_j, soft-capped, + additive_j: for
+/// each head Σ_j exp(s_j − m) · value[j, :], then m = max s_j, then Σ_j exp(s_j − m). parts: zeros before, by rows `pitch` apart.
+template <std::floating_point T>
+void attend_to(const AttentionOperands<T>& o, std::size_t b, HeadRange heads, KeyRange keys, std::span<T> parts,
+               std::size_t pitch) {
+    const AttentionDims& dims = o.dims;
+    const std::size_t count = keys.last - keys.first;
+    std::vector<T> scores(heads.count * count, T{0});
+    const SmallProduct<T> queries(heads.count, dims.head_dim, o.scale,
+                                  {&o.query[(b * dims.heads + heads.first) * dims.head_dim], dims.head_dim});
+    o.for_each_run(b, heads.first, keys,
+                   [&](std::size_t first, std::size_t last, Matrix<const T> key, Matrix<const T>) {
+                       queries.add(last - first, key, {&scores[first - keys.first], count});
+                   });
+    for (std::size_t h = 0; h < heads.count; ++h) {
+        const std::span<T> row = std::span(scores).subspan(h * count, count);
+        if (o.soft_cap != 0)
+            for (T& score : row) score = soft_capped(score, o.soft_cap);
+        for (std::size_t j = 0; j < count && !o.mask.additive.empty(); ++j)
+            row[j] += o.mask.addend(b, heads.first + h, 0, keys.first + j, dims.key_len);
+        const SoftmaxTerms<T> terms = exponentiate(row);
+        parts[h * pitch + dims.value_dim] = terms.max;
+        parts[h * pitch + dims.value_dim + 1] = terms.sum;
+    }
+    o.for_each_run(b, heads.first, keys,
+                   [&](std::size_t first, std::size_t last, Matrix<const T>, Matrix<const T> value) {
+                       add_small_product(heads.count, dims.value_dim, last - first,
+                                         {&scores[first - keys.first], count}, value, {parts.data(), pitch});
+                   });
+}
+
+// The seen keys are shared out to splits, each of which leaves its part of `partial`: what attend_to gives, and zeros with m = −∞ where it
+// has no key. The splits then give y: [batch, 1, heads, value_dim]. Heads that read one key/value head go together.
 // partial: scratch, [batch · heads, splits · (value_dim + 2) + 1]. Dao et al. 2023, "Flash-Decoding for long-context inference".
 template <std::floating_point T>
 void decode_attention(const AttentionOperands<T>& o, std::size_t splits, std::span<T> partial, std::span<T> y) {
     const AttentionDims& dims = o.dims;
-    const std::size_t width = dims.value_dim + 2, pitch = splits * width + 1;
+    const std::size_t width = dims.value_dim + 2, pitch = splits * width + 1, group = dims.heads / dims.kv_heads;
     const auto attend = [&](std::size_t first, std::size_t last, std::size_t) {
         for (std::size_t n = first; n < last; ++n) {
-            const std::size_t split = n % splits, h = n / splits % dims.heads, b = n / splits / dims.heads;
+            const std::size_t split = n % splits, kv_head = n / splits % dims.kv_heads, b = n / splits / dims.kv_heads;
+            const HeadRange heads{kv_head * group, group};
+            const std::span<T> parts = partial.subspan((b * dims.heads + heads.first) * pitch + split * width);
+            for (std::size_t h = 0; h < group; ++h) {
+                std::ranges::fill(parts.subspan(h * pitch, width), T{0});
+                parts[h * pitch + dims.value_dim] = -std::numeric_limits<T>::infinity();
+            }
             const KeyRange keys = keys_of_split(o.mask.seen_keys(b, 0, dims.key_len), split, splits);
-            const std::span<T> row = partial.subspan(n / splits * pitch + split * width, width);
-            std::ranges::fill(row, T{0});
-            const SoftmaxTerms<T> terms = add_weighted_values(o, b, h, 0, keys, row.first(dims.value_dim));
-            row[dims.value_dim] = terms.max;
-            row[dims.value_dim + 1] = terms.sum;
+            if (keys.first < keys.last) attend_to(o, b, heads, keys, parts, pitch);
         }
     };
     const std::size_t seen = o.mask.seen_keys(0, 0, dims.key_len).last;
-    over_threads<T>(dims.batch * dims.heads * splits, seen * (dims.head_dim + dims.value_dim) / splits, attend);
+    over_threads<T>(dims.batch * dims.kv_heads * splits, group * seen * (dims.head_dim + dims.value_dim) / splits,
+                    attend);
     for (std::size_t row = 0; row < dims.batch * dims.heads; ++row)
         combine_splits<T>(partial.subspan(row * pitch, splits * width), splits, o.mask, row % dims.heads,
                           y.subspan(row * dims.value_dim, dims.value_dim));

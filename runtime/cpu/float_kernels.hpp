@@ -43,7 +43,8 @@ struct FloatKernels {
     bool (*activate)(graph::Activation activation, const float* x, std::size_t count, float* y);
     /// The largest that is a number; −∞ where there is none.
     float (*max_of)(const float* x, std::size_t count);
-    /// Replaces scores by exp(score − max); their sum. NaN stays NaN.
+    /// Replaces scores, none of which is larger than max, by exp(score − max), or by 0 where that is below the least normal number; their
+    /// sum. NaN stays NaN.
     float (*exponentiate)(float* scores, std::size_t count, float max);
     /// S ← α S, S ← S + β k (v − Sᵀ k)ᵀ, y = Sᵀ q
     void (*correct_state)(const StateStep& step);

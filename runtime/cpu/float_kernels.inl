@@ -16,6 +16,29 @@ using TileFloats = FourFloats;
 using TileFloats = Floats;
 #endif
 constexpr std::size_t kTileLanes = sizeof(TileFloats) / sizeof(float);
+constexpr std::size_t kTilesAhead = 3;  // of columns, whose memory is asked for
+
+/// Asks for element i of a row `offset` floats behind w where a line may begin with it. The row may lie behind the matrix: in a decoder's
+/// cache the rows of a head lie too far apart for processors to see what comes.
+inline void prefetch_row(const float* w, std::size_t offset, std::size_t i) {
+    constexpr std::size_t kLineFloats = 16;
+    if (i % kLineFloats != 0) return;
+    const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(w) + (offset + i) * sizeof(float);
+    __builtin_prefetch(reinterpret_cast<const void*>(address));
+}
+
+/// y[row + r, column + c] += scale · what the lanes of a sum and the products of elements from `done` on are together, for tiles of all
+/// sizes. sums: [rows, columns]
+VKFORMER_SHARED_CODE inline void add_sums(const ProductOperands& o, std::size_t row, std::size_t rows,
+                                          std::size_t column, std::size_t columns, const TileFloats* sums,
+                                          std::size_t done) {
+    for (std::size_t r = row; r < row + rows; ++r)
+        for (std::size_t c = column; c < column + columns; ++c, ++sums) {
+            float sum = sum_of(*sums);
+            for (std::size_t k = done; k < o.depth; ++k) sum += o.x[r * o.x_stride + k] * o.w[c * o.w_stride + k];
+            o.y[r * o.y_stride + c] += o.scale * sum;
+        }
+}
 
 template <std::size_t rows, std::size_t columns>
 inline void add_tile(const ProductOperands& o, std::size_t row, std::size_t column) {
@@ -26,7 +49,10 @@ inline void add_tile(const ProductOperands& o, std::size_t row, std::size_t colu
     for (; i + kTileLanes <= o.depth; i += kTileLanes) {
         TileFloats ws[columns];
 #pragma GCC unroll 4
-        for (std::size_t c = 0; c < columns; ++c) ws[c] = load<TileFloats>(w + c * o.w_stride + i);
+        for (std::size_t c = 0; c < columns; ++c) {
+            ws[c] = load<TileFloats>(w + c * o.w_stride + i);
+            prefetch_row(w, (c + kTilesAhead * columns) * o.w_stride, i);
+        }
 #pragma GCC unroll 4
         for (std::size_t r = 0; r < rows; ++r) {
             const auto xs = load<TileFloats>(x + r * o.x_stride + i);
@@ -34,14 +60,12 @@ inline void add_tile(const ProductOperands& o, std::size_t row, std::size_t colu
             for (std::size_t c = 0; c < columns; ++c) sums[r][c] += xs * ws[c];
         }
     }
+    TileFloats in_memory[rows * columns];
 #pragma GCC unroll 4
     for (std::size_t r = 0; r < rows; ++r)
 #pragma GCC unroll 4
-        for (std::size_t c = 0; c < columns; ++c) {
-            float sum = sum_of(sums[r][c]);
-            for (std::size_t k = i; k < o.depth; ++k) sum += x[r * o.x_stride + k] * w[c * o.w_stride + k];
-            o.y[(row + r) * o.y_stride + column + c] += o.scale * sum;
-        }
+        for (std::size_t c = 0; c < columns; ++c) in_memory[r * columns + c] = sums[r][c];
+    add_sums(o, row, rows, column, columns, in_memory, i);
 }
 
 template <std::size_t rows>
@@ -54,8 +78,12 @@ inline void add_row_of_tiles(const ProductOperands& o, std::size_t row) {
 inline void add_products(const ProductOperands& o) {
     std::size_t row = 0;
     for (; row + kTileRows <= o.rows; row += kTileRows) add_row_of_tiles<kTileRows>(o, row);
-    for (; row + 2 <= o.rows; row += 2) add_row_of_tiles<2>(o, row);
-    for (; row < o.rows; ++row) add_row_of_tiles<1>(o, row);
+    const std::size_t rest = o.rows - row;
+    if constexpr (kTileRows == 4) {
+        if (rest == 3) return add_row_of_tiles<3>(o, row);
+        if (rest == 2) return add_row_of_tiles<2>(o, row);
+    }
+    if (rest == 1) add_row_of_tiles<1>(o, row);
 }
 
 /// y[0 … vectors · 8 − 1] += Σ_j scales[j] · w[j]
@@ -84,12 +112,15 @@ inline void add_scaled_rows(const float* scales, std::size_t count, const float*
 
 // ---- functions of single numbers -----------------------------------------------------------------------------------------------
 
-/// e^x to 2 units in the last place, 0 below the least number, ∞ above the largest, NaN of NaN: x = n · ln 2 + r, |r| ≤ ln 2 / 2, with
-/// ln 2 in two parts (Cody and Waite 1980), and e^r by its Taylor polynomial of degree 7, whose next term is below 6e-9.
-inline Floats exp_of(Floats x) {
+/// x = n · ln 2 + r, |r| ≤ ln 2 / 2, with ln 2 in two parts (Cody and Waite 1980), and e^r by its Taylor polynomial of degree 7, whose next
+/// term is below 6e-9.
+struct ExpParts {
+    Ints n;
+    Floats exp_r;
+};
+
+inline ExpParts exp_parts(Floats x) {
     constexpr float kLn2Upper = 0.693359375f, kLn2Lower = -2.12194440e-4f, kRounds = 0x1.8p23f;
-    x = select(x > 89.0f, Floats{} + 89, x);
-    x = select(x < -104.0f, Floats{} - 104, x);
     const Floats shifted = x * 1.44269504f + kRounds;  // its lowest bits are n
     const Floats n = shifted - kRounds;
     const Floats r = (x - n * kLn2Upper) - n * kLn2Lower;
@@ -100,9 +131,23 @@ inline Floats exp_of(Floats x) {
     p = p * r + 0.5f;
     p = p * r + 1;
     p = p * r + 1;
+    return {(Ints)shifted - static_cast<std::int32_t>(0x4B400000), p};
+}
+
+/// e^x to 2 units in the last place, 0 below the least number, ∞ above the largest, NaN of NaN.
+inline Floats exp_of(Floats x) {
+    x = select(x > 89.0f, Floats{} + 89, x);
+    x = select(x < -104.0f, Floats{} - 104, x);
     // 2^n may be no number where e^x is one: two factors.
-    const Ints all = (Ints)shifted - static_cast<std::int32_t>(0x4B400000), half = all >> 1;
-    return p * (Floats)((half + 127) << 23) * (Floats)((all - half + 127) << 23);
+    const ExpParts parts = exp_parts(x);
+    const Ints half = parts.n >> 1;
+    return parts.exp_r * (Floats)((half + 127) << 23) * (Floats)((parts.n - half + 127) << 23);
+}
+
+/// The same of x ≤ 0, and 0 where e^x is below the least normal number.
+inline Floats exp_of_negative(Floats x) {
+    const ExpParts parts = exp_parts(x);
+    return select(x < -87.3f, Floats{}, parts.exp_r * (Floats)((parts.n + 127) << 23));
 }
 
 /// Φ(x) = erfc(−x / √2) / 2. With z = |x| / √2 and t = (z − 2) / (z + 2), a change of variable as in Schonfelder 1978, erfc(z) e^(z²) is
@@ -180,14 +225,14 @@ inline float exponentiate(float* scores, std::size_t count, float max) {
     float rest_sum = 0;
     std::size_t i = 0;
     for (; i + kLanes <= count; i += kLanes) {
-        const Floats terms = exp_of(load<Floats>(scores + i) - max);
+        const Floats terms = exp_of_negative(load<Floats>(scores + i) - max);
         store(scores + i, terms);
         sums += terms;
     }
     if (i < count) {
         Floats rest = {};
         __builtin_memcpy(&rest, scores + i, (count - i) * sizeof(float));
-        rest = exp_of(rest - max);
+        rest = exp_of_negative(rest - max);
         __builtin_memcpy(scores + i, &rest, (count - i) * sizeof(float));
         for (std::size_t lane = 0; lane < count - i; ++lane) rest_sum += rest[lane];
     }

@@ -121,16 +121,16 @@ inline void add_columns(const ProductOperands& o, std::size_t row, std::size_t c
     Vector sums[rows][vectors] = {};
     for (std::size_t i = 0; i < o.depth; ++i, w += o.w_stride) {
         Vector some[vectors];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
         for (std::size_t v = 0; v < vectors; ++v) some[v] = load<Vector>(w + v * lanes);
 #pragma GCC unroll 8
         for (std::size_t r = 0; r < rows; ++r)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
             for (std::size_t v = 0; v < vectors; ++v) sums[r][v] += x[r * o.x_stride + i] * some[v];
     }
 #pragma GCC unroll 8
     for (std::size_t r = 0; r < rows; ++r)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
         for (std::size_t v = 0; v < vectors; ++v) {
             float* const y = o.y + (row + r) * o.y_stride + column + v * lanes;
             const Vector sum = load<Vector>(y) + sums[r][v];
@@ -141,6 +141,7 @@ inline void add_columns(const ProductOperands& o, std::size_t row, std::size_t c
 template <std::size_t rows>
 inline void add_product_rows(const ProductOperands& o, std::size_t row) {
     std::size_t c = 0;
+    for (; c + 3 * kPanelLanes <= o.columns; c += 3 * kPanelLanes) add_columns<PanelFloats, rows, 3>(o, row, c);
     for (; c + 2 * kPanelLanes <= o.columns; c += 2 * kPanelLanes) add_columns<PanelFloats, rows, 2>(o, row, c);
     for (; c + kPanelLanes <= o.columns; c += kPanelLanes) add_columns<PanelFloats, rows, 1>(o, row, c);
     for (; c + kLeastColumns <= o.columns; c += kLeastColumns) add_columns<FourFloats, rows, 1>(o, row, c);

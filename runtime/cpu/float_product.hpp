@@ -12,6 +12,8 @@ namespace vkformer::cpu {
 
 /// Rows of x that make a tile.
 inline constexpr std::size_t kFloatTileRows = 8;
+/// Rows of x that are worth a panel of w, in a product on one thread.
+inline constexpr std::size_t kLeastTiledRows = 2 * kFloatTileRows;
 /// Rows of x, and columns of w, that a product with w in place has at least at once.
 inline constexpr std::size_t kLeastRows = 4, kLeastColumns = 4;
 /// Rows of x that are worth a panel of their own, where there are fewer panels than threads.
@@ -79,8 +81,7 @@ public:
     void add(std::size_t columns, const float* w, std::size_t w_stride, float* y, std::size_t y_stride) const;
 
 private:
-    /// Fewer rows are not worth a panel of w.
-    bool has_tiles() const noexcept { return rows_ >= 2 * kFloatTileRows; }
+    bool has_tiles() const noexcept { return rows_ >= kLeastTiledRows; }
 
     const FloatPanelKernels& kernels_;
     std::size_t rows_, depth_;

@@ -330,12 +330,7 @@ constexpr std::int32_t kPanelOffset = kPanelSigns == Signs::all                 
                                       : Format::kSigned && !Panel<Format>::kSigned ? 128
                                                                                    : Format::kOffset;
 
-/// Formats that have the same panel share it: no copy for each offset.
-#if defined(__clang__)
-#define VKFORMER_SHARED_CODE [[gnu::noinline]]
-#else
-#define VKFORMER_SHARED_CODE [[gnu::noinline, gnu::noclone]]
-#endif
+/// Formats that have the same panel share it.
 template <class P>
 VKFORMER_SHARED_CODE void make_tile_of(const float* x, std::size_t stride, std::size_t rows, std::size_t size,
                                        std::size_t groups, std::int32_t offset, std::byte* tile) {
@@ -344,10 +339,12 @@ VKFORMER_SHARED_CODE void make_tile_of(const float* x, std::size_t stride, std::
             std::int8_t quants[kGroup] = {};
             QuantizedGroup group = {};
             if (r < rows) group = quantize_group(x + r * stride + g * kGroup, quants);
+#pragma GCC unroll 8
             for (std::size_t k = 0; k < kGroup; k += kTileBytes)
                 __builtin_memcpy(tile + k * size + r * kTileBytes, quants + k, kTileBytes);
             std::byte* const scales = tile + size * kGroup + r * sizeof(float);
             __builtin_memcpy(scales, &group.scale, sizeof(float));
+#pragma GCC unroll 2
             for (std::size_t h = 0; h < P::kBegins; ++h) {
                 const std::int32_t sum = P::kHalves == 2 ? group.sums[h] : group.sums[0] + group.sums[1];
                 const float total = group.scale * static_cast<float>(sum);

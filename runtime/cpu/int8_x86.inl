@@ -107,7 +107,7 @@ struct QuantizedGroup {
     std::int32_t sums[2];  // of the quants, by halves
 };
 
-inline QuantizedGroup quantize_group(const float* x, std::int8_t* quants) {
+VKFORMER_SHARED_CODE inline QuantizedGroup quantize_group(const float* x, std::int8_t* quants) {
     Floats values[4];
     for (std::size_t i = 0; i < 4; ++i) values[i] = load<Floats>(x + i * kLanes);
     // The bits of magnitudes are in their order, and those of NaN above all others.

@@ -10,6 +10,13 @@ using FourWords = std::uint32_t __attribute__((vector_size(16)));
 
 constexpr std::size_t kLanes = 8;
 
+/// A function that there is once: no copy of it for some of its arguments.
+#if defined(__clang__)
+#define VKFORMER_SHARED_CODE [[gnu::noinline]]
+#else
+#define VKFORMER_SHARED_CODE [[gnu::noinline, gnu::noclone]]
+#endif
+
 #ifdef VKFORMER_HAS_NEON
 /// Eight lanes in two registers. GCC has vectors that are wider than the target's in memory, and each sum of a loop with them.
 template <class Vector>

@@ -293,7 +293,11 @@ TEST_CASE("exponentials and activations of vectors agree with double precision",
         x.push_back(static_cast<float>(i) * 0x1p-11f + static_cast<float>(i % 7) * 0x1p-20f);
     for (const float extreme : {0.0f, -0.0f, 1e-40f, 88.7f, 88.8f, -87.4f, -103.9f, 1e30f, -1e30f, 1e-20f})
         x.push_back(extreme);
-    const std::vector<float> specials = {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN()};
+    std::vector<float> specials = {-kInfinity, std::numeric_limits<float>::quiet_NaN()};
+    if (activation == Activation::none)  // scores are not above their maximum
+        std::erase_if(x, [](float number) { return number > 0; });
+    else
+        specials.push_back(kInfinity);
     for (const cpu::FloatKernels* kernels : {&cpu::float_kernels(), &cpu::plain_float_kernels()}) {
         const auto run = [&](std::vector<float> values) {
             if (activation == Activation::none)
