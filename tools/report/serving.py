@@ -18,6 +18,7 @@ from measure import Peer, card, head, rounded
 WORDS = (16, 128)  # of a prompt, at least and at most: some 64 to 512 tokens
 TOKENS = 64  # generated
 ALONE = 64, 128  # tokens of a prompt, and steps, of a batch without a server
+PAIRS = 3  # of runs in which all write, a turn: each takes a few seconds, and the clock of a shared machine changes between them
 CONTEXT = 1024
 STARTS = 120  # seconds that a server may take
 
@@ -108,7 +109,7 @@ def while_all_write(options, server, file, place, clients):
         return {"model": "m", "prompt": load.prompt(next(seeds), WORDS[0]), "max_tokens": steps, "temperature": 0, "ignore_eos": True}
 
     pairs = []
-    for _ in range(options.turns):
+    for _ in range(PAIRS * options.turns):
         mine, disturbed = quietest(options.attempts, process, lambda: load.together(port, clients, body))
         printed, others = place.run_quietly(*command, cache=options.cache, attempts=options.attempts, **place.threads(options.device))
         pairs.append((mine, json.loads(printed)["decode_tokens_per_second"]["median"], max(disturbed, others)))
