@@ -504,20 +504,43 @@ Result<void> check_tensors_of_parts(std::span<const Part> parts, std::span<const
 
 namespace {
 
-/// The tensor in what holds its values, made by all processors.
-TensorData repacked_tensor(const GgufTensor& tensor) {
+/// The tensor in what holds its values, made by all processors. `scales`: of the whole, or of each matrix of a stack.
+TensorData repacked_tensor(const GgufTensor& tensor, std::span<const float> scales) {
     constexpr std::uint64_t kChunk = 1 << 18;  // elements
     const DType dtype = *repacked_dtype(tensor.type);
-    constexpr std::uint64_t kBlock = 256;  // elements, of all types that are repacked
-    const std::uint64_t count = tensor.shape.element_count();
-    const std::uint64_t block_bytes = count ? tensor.bytes.size() / (count / kBlock) : 0;
+    const TensorType& type = *tensor_type(tensor.type);
+    const std::uint64_t count = tensor.shape.element_count(), matrix = count / scales.size();
+    const std::uint64_t chunks = (matrix + kChunk - 1) / kChunk;
     const auto bytes = std::make_shared<std::vector<std::byte>>(bytes_of(dtype, count));
-    run_tasks((count + kChunk - 1) / kChunk, [&](std::size_t i) {
-        const std::uint64_t first = i * kChunk, n = std::min(kChunk, count - first);
-        repack(tensor.type, tensor.bytes.subspan(first / kBlock * block_bytes, n / kBlock * block_bytes),
-               std::span(*bytes).subspan(bytes_of(dtype, first), bytes_of(dtype, n)));
+    run_tasks(chunks * scales.size(), [&](std::size_t i) {
+        const std::uint64_t begin = i % chunks * kChunk, n = std::min(kChunk, matrix - begin);
+        const std::uint64_t first = i / chunks * matrix + begin;
+        repack(tensor.type,
+               tensor.bytes.subspan(first / type.block_elements * type.block_bytes,
+                                    n / type.block_elements * type.block_bytes),
+               scales[i / chunks], std::span(*bytes).subspan(bytes_of(dtype, first), bytes_of(dtype, n)));
     });
     return {.dtype = dtype, .shape = tensor.shape, .bytes = *bytes, .owner = bytes};
+}
+
+/// Takes out of `tensors` what belongs to `matrix`, of NVFP4, and is no tensor of the model: NAME.scale beside NAME.weight, which its values
+/// are multiplied by, one number or, of a stack, one for each matrix; and NAME.input_scale, by which activations would be rounded. Empty
+/// where the scales are something else.
+std::vector<float> take_scales(const GgufTensor& matrix, TensorMap& tensors) {
+    std::vector<float> scales = {1};
+    if (!matrix.name.ends_with(".weight")) return scales;
+    std::string name(matrix.name.substr(0, matrix.name.size() - std::string_view("weight").size()));
+    const auto found = tensors.find(name + "scale");
+    if (found != tensors.end()) {
+        const TensorData& data = found->second;
+        const std::uint64_t count = data.shape.element_count();
+        const bool fits = count == 1 || (matrix.shape.rank() == 3 && count == matrix.shape[0]);
+        scales.resize(fits && data.dtype == DType::f32 ? static_cast<std::size_t>(count) : 0);
+        std::memcpy(scales.data(), data.bytes.data(), scales.size() * sizeof(float));
+        tensors.erase(found);
+    }
+    tensors.erase(name += "input_scale");
+    return scales;
 }
 
 }  // namespace
@@ -542,11 +565,20 @@ struct Gguf::Contents {
                     supported.emplace(
                         tensor.name,
                         TensorData{.dtype = *dtype, .shape = tensor.shape, .bytes = tensor.bytes, .owner = part.owner});
-                else if (repacked_dtype(tensor.type))
-                    late->add(std::string(tensor.name),
-                              [tensor, owner = part.owner] { return repacked_tensor(tensor); });
-                else
+                else if (!repacked_dtype(tensor.type))
                     refused.emplace(tensor.name, ggml_type_name(tensor.type));
+            }
+        for (const Part& part : contents->parts)  // again: scales may lie behind their matrices, or in another part
+            for (const GgufTensor& tensor : part.tensors) {
+                if (!repacked_dtype(tensor.type)) continue;
+                std::vector<float> scales = {1};
+                if (tensor.type == kNvfp4) scales = take_scales(tensor, supported);
+                if (scales.empty())
+                    refused.emplace(tensor.name, "NVFP4 with scales that are not one number or one a matrix");
+                else
+                    late->add(std::string(tensor.name), [tensor, scales = std::move(scales), owner = part.owner] {
+                        return repacked_tensor(tensor, scales);
+                    });
             }
         for (const GgufValue& value : contents->parts[0].values) contents->by_key.emplace(value.key, &value);
         contents->weights = Weights(contents->parts[0].name, std::move(supported), std::move(refused), late);

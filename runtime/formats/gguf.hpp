@@ -80,8 +80,8 @@ public:
     /// In file order. The views in them are valid as long as this object or a copy of it.
     std::span<const GgufValue> values() const noexcept;
     std::span<const GgufTensor> tensors() const noexcept;
-    /// The tensors of the dtypes that vkformer has, and those that it repacks (formats/gguf_repack.hpp) when they are first asked for. Those of
-    /// other types are refused by Weights::get, by name and type.
+    /// The tensors of the dtypes that vkformer has, and those that it repacks (formats/gguf_repack.hpp) when they are first asked for, without
+    /// the scales beside those of NVFP4, which are in their values. Those of other types are refused by Weights::get, by name and type.
     const Weights& weights() const noexcept;
 
     bool has(std::string_view key) const;

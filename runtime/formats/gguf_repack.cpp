@@ -6,6 +6,7 @@
 #include <cassert>
 #include <cstring>
 
+#include "core/block_format.hpp"
 #include "core/dtype.hpp"
 
 namespace vkformer::formats {
@@ -15,8 +16,22 @@ using Bytes = std::span<const std::byte>;
 using Values = std::array<std::int8_t, 256>;
 
 constexpr std::size_t kElements = 256;
-constexpr std::uint32_t kIq3Xxs = 18, kIq3S = 21, kTq1 = 34, kTq2 = 35;
+constexpr std::uint32_t kIq2Xxs = 16, kIq2Xs = 17, kIq3Xxs = 18, kIq1S = 19, kIq3S = 21, kIq2S = 22, kIq1M = 29,
+                        kTq1 = 34, kTq2 = 35;
 constexpr std::size_t kQ6Bytes = 210, kQ4Bytes = 18, kQ4Elements = 32;
+
+/// Eight elements of a type of one or two bits: their row of the grid, the signs (of one bit: of all, what is added to each), s.
+struct GridRow {
+    std::uint32_t row, signs, scale;
+};
+
+/// What the numbers of a block need besides its bytes.
+struct Context {
+    GridRow (*row_of)(Bytes, std::size_t);
+    float scale;
+    /// Rows of eight levels, 0 to 2.
+    std::array<std::array<std::uint8_t, 8>, 2048> grid;
+};
 
 // Four magnitudes in an entry, three bits each, the first in the lowest: which of eight. The grids of llama.cpp (ggml-common.h, MIT), as
 // gguf-py (quants.py) has them.
@@ -81,9 +96,108 @@ constexpr std::array<std::uint16_t, 512> kIq3SGrid = {
     0x0f0b, 0x0f10, 0x0f28, 0x0f52, 0x0f62, 0x0f82, 0x0f99, 0x0fc0,
 };
 
+// Those of the types of one and two bits, from there, too. A row is eight levels of three, the first the lowest digit of a number to base
+// 3; bit n is set where the grid has the row n. Rows are counted in the order of their numbers.
+constexpr std::uint32_t kGridNumbers = 6561;
+using GridBits = std::array<std::uint64_t, (kGridNumbers + 63) / 64>;
+constexpr GridBits kIq2XxsGrid = {
+    0x4141441055141555, 0x0000100044140400, 0x0040001400400400, 0x1050000004000000, 0x4004140100114140,
+    0x0500001000400450, 0x0001000050000010, 0x4004144100004000, 0x0400000400001414, 0x0000000000040000,
+    0x0000000000100400, 0x0010100414000000, 0x1001040011040040, 0x0000000100404000, 0x0000000004010000,
+    0x0000400440041000, 0x0000100000000004, 0x1000400000001000, 0x0000000000000000, 0x0040000004000105,
+    0x0000000000110000, 0x0000000001000000, 0x0414000000000040, 0x0000050100010000, 0x0000001010000000,
+    0x0000000000500000, 0x0000414000000000, 0x0040000000004001, 0x0000004000040000, 0x0000000000000000,
+    0x0000040040000040, 0x0000000004000000, 0x0000000000000000, 0x0000000001000000, 0x0110104144105000,
+    0x0000400010000414, 0x0040400000440400, 0x4000000100404000, 0x0010000000010010, 0x0000001004000010,
+    0x0000000100000000, 0x0414000000000000, 0x0000000000011000, 0x0401100000000004, 0x0004000000000000,
+    0x0050441000040000, 0x0100000104000000, 0x0000000000040000, 0x0000000000000001, 0x0000000000000040,
+    0x0001000001400000, 0x0400000000000000, 0x0000000100000000, 0x0400000004100400, 0x0040000000000000,
+    0x0004000000000000, 0x0000000000000000, 0x0001000001000041, 0x0040000000004000, 0x0000400000000000,
+    0x0011000000001000, 0x0000000000000000, 0x0400000000001400, 0x0000000000000000, 0x0000000000000000,
+    0x0000000000000001, 0x0000000000000000, 0x0000000000000000, 0x0004000041400000, 0x0040040000004000,
+    0x0000000000000004, 0x0000000000000004, 0x0040001000441400, 0x0400000004000000, 0x0004000010000000,
+    0x4000000001000040, 0x0000000000000000, 0x0000000000010000, 0x0000010000000000, 0x0104000000000000,
+    0x0100000000000410, 0x0040000000004000, 0x0001000000000000, 0x0040000400000000, 0x0000000000000001,
+    0x0000000001000000, 0x0000000000000000, 0x0000000000000000, 0x0100000000001000, 0x0000000000000000,
+    0x0000000000000000, 0x0000100000000400, 0x0000000100000004, 0x0000040000000000, 0x0000000000000000,
+    0x0000000000000400, 0x0000000000000000, 0x0000000000000000, 0x0000000000000000, 0x0000000000040000,
+    0x0000000000000004, 0x0000000000000000, 0x0000000000000000,
+};
+constexpr GridBits kIq2XsGrid = {
+    0x1541455551555555, 0x4145505555540145, 0x4010515400010510, 0x5550000101000441, 0x0004140115154145,
+    0x0404010500414550, 0x0005100041400000, 0x1105554000004000, 0x0540400010010414, 0x0010400000040001,
+    0x0000000104000100, 0x4550515554011000, 0x1051540001054041, 0x5000500100004140, 0x0000010000400011,
+    0x1001450041455000, 0x0100004140000004, 0x0400400000000000, 0x0000000000010000, 0x0400004004000505,
+    0x0000000000110000, 0x0000000000000004, 0x5555000000000040, 0x0400010000414010, 0x0010001040001050,
+    0x0000010000100000, 0x4000414400000400, 0x0040000000000001, 0x1000000010040000, 0x0000000001000100,
+    0x0000040141100000, 0x0000000400100001, 0x0000010010000000, 0x0144000000001001, 0x1105554145555000,
+    0x0500414550000414, 0x0141404000440001, 0x4000000000000140, 0x0010000414014515, 0x0000041001050001,
+    0x4000010100400000, 0x0414000000000010, 0x0000000101011000, 0x0040004100001004, 0x0000000000400000,
+    0x1041455000000000, 0x4140000004000105, 0x0000000000050004, 0x0000001000000040, 0x0004040105400000,
+    0x0000410100004010, 0x0000001040000000, 0x0000100000001000, 0x0000404000400404, 0x0140100000010000,
+    0x0000000000000000, 0x4000004000000000, 0x0100101001000041, 0x0000000000005000, 0x0010000000000000,
+    0x4001000100000004, 0x0000000000000000, 0x0000000110000400, 0x0000000000001000, 0x0000001000000000,
+    0x0000000001000000, 0x0000000000000400, 0x0010100000000400, 0x0415010515400000, 0x0001155000005000,
+    0x0100000000041004, 0x0001400000000400, 0x0040001000541441, 0x0100000004000040, 0x0400004000000000,
+    0x1000000100000000, 0x0014010000040004, 0x0000000000040400, 0x0004000000000000, 0x0105100404100000,
+    0x0000010001000400, 0x0001000000100001, 0x0400000000000000, 0x0000004400004000, 0x0000000000001041,
+    0x0014000000001000, 0x0000000100000000, 0x0400000000000000, 0x0000000400000000, 0x0000000000000100,
+    0x0000001000000010, 0x0000000404014500, 0x4000000000010000, 0x0001144000000010, 0x0004000100000010,
+    0x4000000000400000, 0x0000000000000000, 0x0000000000000000, 0x0040000400004000, 0x1040000000000045,
+    0x0500000000000004, 0x0000050000000000, 0x0000000100010000,
+};
+constexpr GridBits kIq2SGrid = {
+    0x1555455551555555, 0x5545505155551105, 0x5010515414150514, 0x5550101111000455, 0x5145541555555545,
+    0x5414555514555550, 0x1451000455401051, 0x1155154000105004, 0x0540010110515555, 0x0040401051440455,
+    0x0000100510140100, 0x4551515554004000, 0x5555541451151555, 0x5000145505155545, 0x0414000504414114,
+    0x1455551455455000, 0x5505155540105154, 0x0514400010500414, 0x4000001000041401, 0x0140105154045155,
+    0x0010500414550000, 0x1000041004000010, 0x5154000000000400, 0x0011010405415115, 0x1401050540415054,
+    0x0104510010100004, 0x0514554400050000, 0x1440001050041455, 0x0000110004140105, 0x0004000400010500,
+    0x1050001411000000, 0x0004150000400000, 0x0000100000000000, 0x0140040000004004, 0x1555554555555000,
+    0x5505554550514414, 0x1541401051541455, 0x4000005004145104, 0x4550515554555555, 0x1051541455550041,
+    0x5004145500004150, 0x5514100000400010, 0x0001040041455051, 0x0100004140105154, 0x0000400010500040,
+    0x1555455000000000, 0x5540005154145555, 0x0010500414550515, 0x1400041401051440, 0x5154145555000000,
+    0x0414550000414010, 0x1400000040001050, 0x0000000000110004, 0x0040414010515400, 0x0040001050000001,
+    0x1000100000000000, 0x4400004000000000, 0x1040041451051545, 0x0004140105154000, 0x0400010400100010,
+    0x1451010000000100, 0x0000004000105004, 0x0010001010000414, 0x0000000000040004, 0x0000105000100000,
+    0x0010010000100000, 0x0000000000004000, 0x0000000400000000, 0x5414114515404000, 0x1455450001411011,
+    0x1140004140005154, 0x0000000010500015, 0x0041455011555400, 0x4140105154000105, 0x0010500001010000,
+    0x1000000000000050, 0x0000000105000141, 0x4000010000014040, 0x0004000000000000, 0x5545010000400500,
+    0x0000414010515410, 0x0000101050001411, 0x0000100004140000, 0x4010515440000000, 0x1050004001000041,
+    0x1100000000004000, 0x0010001000000010, 0x0001100041400000, 0x0000005000000000, 0x0000000000001100,
+    0x0040000000000000, 0x0000105410111100, 0x0010000001040000, 0x4004100000000400, 0x5100014400000014,
+    0x0100000000400010, 0x0000000010001040, 0x0000000000000000, 0x0040000000000004, 0x0100000000000040,
+    0x0400004000000000, 0x0000011401400000, 0x0000000100001000,
+};
+constexpr GridBits kIq1Grid = {
+    0x514202a085142555, 0xa28a2086a8314508, 0x14508514202a081a, 0xa005152545442082, 0x8208001888208202,
+    0x0aaabb88a02a03a0, 0xaa0a0022000baa90, 0x4508514008a0828c, 0x0851421450808821, 0x2a8008a09808308a,
+    0x4248208514214508, 0x20a0c22c01450855, 0xa2aaa8242a00268a, 0x0028280808afe208, 0xa82028aa284202a0,
+    0xa8bab9089b0a2080, 0x3aaaaea289aeca20, 0xb80e82bbbaeaeb7c, 0x2202920ed3caba22, 0x820aba8aa8202200,
+    0x3ba2e04a2a000802, 0x81408100a22b2022, 0x8514012208288aaa, 0x5421450920821550, 0x203aa8230208a085,
+    0xa208514254208284, 0x082a021450950820, 0x200248a08082a8b8, 0xab2802a268a28208, 0x083082082085082a,
+    0xa085142145004045, 0x8229014500514200, 0x1430a1082a828a00, 0x2145082882145005, 0x2aaa200202208514,
+    0xa828ae8ab1122000, 0x0a820070a8aaa1ba, 0x8200840222280208, 0xaa2ab0eaa0804800, 0xa7daea22ba8b20c2,
+    0xaa2ab092a86e8b8b, 0x48202a0c448a8b72, 0x20aa082a8a284084, 0xa09aafa222a2ccc8, 0xa82a00020002a8e8,
+    0xa2a28ba080200088, 0xba0a328280a0ba28, 0x2ba0a2ebfebab8be, 0x00a2ea280a8a08a2, 0xdeeaa4fa0c0232a1,
+    0xeb7ebe8d2ea82bef, 0xdeba7de6bf7ff7fa, 0x12fa26bfff27fb69, 0x0ebeaa10228ae1e9, 0xae820ba8b208aa84,
+    0x62048083e924baff, 0x002ba40aa8f2682c, 0x0012aae208082a02, 0x82c920a60a2a8202, 0x8c00a20028829089,
+    0x6c00080882001380, 0x8abea602bbaaaa8a, 0xd02e976b8002caa0, 0xdeaa2e108210e9b2, 0x820a0004a5d11528,
+    0x20a1010820828a00, 0xa0843222ba39aa82, 0x0262a28a00188009, 0xac21450051441481, 0x20aa085142145082,
+    0x45082a120a87aa28, 0x08514208a0051421, 0x22a240a002200145, 0x8a6a08a208008800, 0x0a200080aaaab86e,
+    0x5044082122c8e282, 0x8515208a09514214, 0x2a2aaa080a861450, 0x21450851420a0080, 0xe2085142145000a8,
+    0x082a82180a828820, 0x0a028bb08aaaa2aa, 0x0aaa80822820aa2a, 0x220288a900280828, 0xba8a08b8280bbea0,
+    0xaef8a4baffaeb24b, 0x30a0b668285220aa, 0x6a220828020a80e6, 0x2baaaa020a208062, 0x0808a2a0a9a2eaaa,
+    0x0e8200228aa02010, 0x400aa08514214500, 0x4a0006a921450851, 0x440d1000a50802aa, 0x0514214508288214,
+    0x0020f2ac82820800, 0x20ba0a280aaa0000, 0x280948820002a2ea, 0x0051454b110014e9, 0x5142145002a80145,
+    0x400a288808248808, 0x02a0051401450008, 0x0000000145085140,
+};
+
 std::uint32_t byte_at(Bytes bytes, std::size_t i) { return std::to_integer<std::uint32_t>(bytes[i]); }
 std::uint32_t nibble_at(Bytes bytes, std::size_t i) { return byte_at(bytes, i / 2) >> i % 2 * 4 & 15u; }
 bool bit_at(Bytes bytes, std::size_t i) { return (byte_at(bytes, i / 8) >> i % 8 & 1u) != 0; }
+bool bit_of(std::uint32_t bits, std::size_t i) { return (bits >> i & 1u) != 0; }
+std::uint32_t pair_at(Bytes bytes, std::size_t i) { return byte_at(bytes, 2 * i) | byte_at(bytes, 2 * i + 1) << 8; }
 std::uint16_t half_bits(Bytes bytes) { return static_cast<std::uint16_t>(byte_at(bytes, 0) | byte_at(bytes, 1) << 8); }
 
 void put_half(std::uint16_t bits, std::byte* out) {
@@ -114,7 +228,7 @@ void put_q4_0(const Values& values, std::uint16_t d, std::byte* out) {
 }
 
 /// d · (1 + 2 s) · grid · sign, s of 32 elements each.
-void repack_iq3_s(Bytes block, std::byte* out) {
+void repack_iq3_s(Bytes block, const Context&, std::byte* out) {
     const Bytes entries = block.subspan(2, 64), upper = block.subspan(66, 8), signs = block.subspan(74, 32);
     Values values;
     std::array<std::int8_t, 16> scales;
@@ -130,7 +244,7 @@ void repack_iq3_s(Bytes block, std::byte* out) {
 }
 
 /// d · (1/2 + s) / 2 · grid · sign; the signs of eight elements are seven bits, and their number is even.
-void repack_iq3_xxs(Bytes block, std::byte* out) {
+void repack_iq3_xxs(Bytes block, const Context&, std::byte* out) {
     constexpr std::array<std::int8_t, 8> kHalves = {2, 6, 10, 14, 18, 22, 26, 31};  // of the grid's 4, 12, …, 52, 62
     Values values;
     std::array<std::int8_t, 16> scales;
@@ -147,7 +261,7 @@ void repack_iq3_xxs(Bytes block, std::byte* out) {
 }
 
 /// d · (trit − 1): five trits in a byte, as the digits after the point of a number in base 3.
-void repack_tq1_0(Bytes block, std::byte* out) {
+void repack_tq1_0(Bytes block, const Context&, std::byte* out) {
     constexpr std::array<std::uint32_t, 5> kPowers = {1, 3, 9, 27, 81};
     const auto trit = [&](std::size_t byte, std::size_t digit) {
         return static_cast<std::int8_t>(((byte_at(block, byte) * kPowers[digit] & 255u) * 3 >> 8) - 1);
@@ -160,28 +274,122 @@ void repack_tq1_0(Bytes block, std::byte* out) {
 }
 
 /// d · (two bits − 1)
-void repack_tq2_0(Bytes block, std::byte* out) {
+void repack_tq2_0(Bytes block, const Context&, std::byte* out) {
     Values values;
     for (std::size_t i = 0; i < kElements; ++i)
         values[i] = static_cast<std::int8_t>(byte_at(block, i / 128 * 32 + i % 32) >> i % 128 / 32 * 2 & 3u) - 1;
     put_q4_0(values, half_bits(block.subspan(64)), out);
 }
 
+/// The eighth sign makes the number of signs even.
+std::uint32_t eight_signs(std::uint32_t seven) { return seven | (std::popcount(seven) & 1u) << 7; }
+
+GridRow iq2_xxs_row(Bytes block, std::size_t i) {
+    const Bytes group = block.subspan(2 + i / 4 * 8, 8);  // four rows, and a word: four times seven signs, s
+    const std::uint32_t word = pair_at(group, 2) | pair_at(group, 3) << 16;
+    return {byte_at(group, i % 4), eight_signs(word >> i % 4 * 7 & 127u), word >> 28};
+}
+
+GridRow iq2_xs_row(Bytes block, std::size_t i) {
+    const std::uint32_t both = pair_at(block.subspan(2), i);
+    return {both & 511u, eight_signs(both >> 9), nibble_at(block.subspan(66), i / 2)};
+}
+
+GridRow iq2_s_row(Bytes block, std::size_t i) {
+    const std::uint32_t upper = byte_at(block, 66 + i / 4) >> i % 4 * 2 & 3u;
+    return {byte_at(block, 2 + i) | upper << 8, byte_at(block, 34 + i), nibble_at(block.subspan(74), i / 2)};
+}
+
+GridRow iq1_s_row(Bytes block, std::size_t i) {
+    const std::uint32_t both = pair_at(block.subspan(34), i / 4);
+    return {byte_at(block, 2 + i) | (both >> i % 4 * 3 & 7u) << 8, both >> 15, both >> 12 & 7u};
+}
+
+GridRow iq1_m_row(Bytes block, std::size_t i) {
+    const std::uint32_t upper = nibble_at(block.subspan(32), i);
+    return {byte_at(block, i) | (upper & 7u) << 8, upper >> 3, pair_at(block.subspan(48), i / 8) >> i % 8 / 2 * 3 & 7u};
+}
+
+/// d · (1/2 + s) / 4 · (8, 25 or 43) · sign
+void repack_iq2(Bytes block, const Context& context, std::byte* out) {
+    constexpr std::array<float, 3> kMagnitudes = {8, 25, 43};
+    const float d = half_to_float(half_bits(block)) / 8;
+    for (std::size_t i = 0; i < kElements / 8; ++i) {
+        const auto [row, signs, s] = context.row_of(block, i);
+        const float scale = d * static_cast<float>(1 + 2 * s);
+        for (std::size_t j = 0; j < 8; ++j, out += sizeof(float)) {
+            const float value = (bit_of(signs, j) ? -scale : scale) * kMagnitudes[context.grid[row][j]];
+            std::memcpy(out, &value, sizeof value);
+        }
+    }
+}
+
+/// d · (1 + 2 s) · (level − 1 ± 1/8). iq1_m has four bits of d above the scales in each of four pairs of bytes.
+void repack_iq1(Bytes block, const Context& context, std::byte* out) {
+    std::uint32_t d = half_bits(block);
+    if (context.row_of == &iq1_m_row)
+        for (std::size_t i = 0; i < 4; ++i) d = d >> 4 | (pair_at(block.subspan(48), i) & 0xf000u);
+    Values values;
+    std::array<std::int8_t, 16> scales;
+    for (std::size_t i = 0; i < kElements / 8; ++i) {
+        const auto [row, is_less, s] = context.row_of(block, i);
+        scales[i / 2] = static_cast<std::int8_t>(1 + 2 * s);
+        for (std::size_t j = 0; j < 8; ++j)
+            values[8 * i + j] = static_cast<std::int8_t>(8 * context.grid[row][j] - (is_less ? 9 : 7));
+    }
+    put_q6_k(values, scales, float_to_half(half_to_float(static_cast<std::uint16_t>(d)) / 8), out);
+}
+
+/// d of 16 elements · the number of a nibble, a float of four bits (E2M1). d is one of eight (E4M3) without a sign, whose exponent is less
+/// by 8 than float16's; 127 is 0.
+void repack_nvfp4(Bytes block, const Context& context, std::byte* out) {
+    for (std::size_t i = 0; i < 64; ++i) {
+        const std::uint32_t d = byte_at(block, i / 16);
+        const std::uint32_t nibble = byte_at(block, 4 + i / 16 * 8 + i % 8) >> i % 16 / 8 * 4;
+        const float scale = d == 127 ? 0 : 128 * half_to_float(static_cast<std::uint16_t>((d & 127u) << 7));
+        const auto number = static_cast<float>(kMxfp4Values[nibble & 15u] - kMxfp4Values[0]);
+        put_half(float_to_half(scale * number * context.scale), out + 2 * i);
+    }
+}
+
 struct Repacking {
     std::uint32_t type;
-    std::size_t block_bytes, repacked_bytes;  // of 256 elements
+    std::size_t block_bytes, repacked_bytes;
     DType dtype;
-    void (*repack)(Bytes, std::byte*);
+    void (*repack)(Bytes, const Context&, std::byte*);
+    const GridBits* grid = nullptr;
+    GridRow (*row_of)(Bytes, std::size_t) = nullptr;
 };
-constexpr std::array kRepackings = {Repacking{kIq3Xxs, 98, kQ6Bytes, DType::q6_k, &repack_iq3_xxs},
-                                    Repacking{kIq3S, 110, kQ6Bytes, DType::q6_k, &repack_iq3_s},
-                                    Repacking{kTq1, 54, 8 * kQ4Bytes, DType::q4_0, &repack_tq1_0},
-                                    Repacking{kTq2, 66, 8 * kQ4Bytes, DType::q4_0, &repack_tq2_0}};
+constexpr std::size_t kFloatBytes = kElements * sizeof(float);
+constexpr std::array kRepackings = {
+    Repacking{kNvfp4, 36, 128, DType::f16, &repack_nvfp4},
+    Repacking{kIq2Xxs, 66, kFloatBytes, DType::f32, &repack_iq2, &kIq2XxsGrid, &iq2_xxs_row},
+    Repacking{kIq2Xs, 74, kFloatBytes, DType::f32, &repack_iq2, &kIq2XsGrid, &iq2_xs_row},
+    Repacking{kIq2S, 82, kFloatBytes, DType::f32, &repack_iq2, &kIq2SGrid, &iq2_s_row},
+    Repacking{kIq1S, 50, kQ6Bytes, DType::q6_k, &repack_iq1, &kIq1Grid, &iq1_s_row},
+    Repacking{kIq1M, 56, kQ6Bytes, DType::q6_k, &repack_iq1, &kIq1Grid, &iq1_m_row},
+    Repacking{kIq3Xxs, 98, kQ6Bytes, DType::q6_k, &repack_iq3_xxs},
+    Repacking{kIq3S, 110, kQ6Bytes, DType::q6_k, &repack_iq3_s},
+    Repacking{kTq1, 54, 8 * kQ4Bytes, DType::q4_0, &repack_tq1_0},
+    Repacking{kTq2, 66, 8 * kQ4Bytes, DType::q4_0, &repack_tq2_0}};
 
 const Repacking* repacking_of(std::uint32_t type) noexcept {
     for (const Repacking& repacking : kRepackings)
         if (repacking.type == type) return &repacking;
     return nullptr;
+}
+
+void read_grid(const GridBits& bits, Context& context) {
+    auto row = context.grid.begin();
+    for (std::uint32_t number = 0; number < kGridNumbers; ++number) {
+        if ((bits[number / 64] >> number % 64 & 1u) == 0) continue;
+        std::uint32_t rest = number;
+        for (std::uint8_t& level : *row) {
+            level = static_cast<std::uint8_t>(rest % 3);
+            rest /= 3;
+        }
+        ++row;
+    }
 }
 
 }  // namespace
@@ -191,12 +399,14 @@ std::optional<DType> repacked_dtype(std::uint32_t ggml_type) noexcept {
     return found ? std::optional(found->dtype) : std::nullopt;
 }
 
-void repack(std::uint32_t ggml_type, Bytes blocks, std::span<std::byte> repacked) {
+void repack(std::uint32_t ggml_type, Bytes blocks, float scale, std::span<std::byte> repacked) {
     const Repacking& r = *repacking_of(ggml_type);
+    Context context{.row_of = r.row_of, .scale = scale, .grid = {}};
+    if (r.grid) read_grid(*r.grid, context);
     const std::size_t count = blocks.size() / r.block_bytes;
     assert(blocks.size() == count * r.block_bytes && repacked.size() == count * r.repacked_bytes);
     for (std::size_t i = 0; i < count; ++i)
-        r.repack(blocks.subspan(i * r.block_bytes, r.block_bytes), repacked.data() + i * r.repacked_bytes);
+        r.repack(blocks.subspan(i * r.block_bytes, r.block_bytes), context, repacked.data() + i * r.repacked_bytes);
 }
 
 }  // namespace vkformer::formats

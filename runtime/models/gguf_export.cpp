@@ -465,6 +465,7 @@ Result<GgufContents> requantized(const formats::Gguf& file, DType dtype) {
         if (!value.key.starts_with("split.")) contents.metadata.set(value);
     set_file_type(contents, dtype);
     for (const formats::GgufTensor& tensor : file.tensors()) {
+        if (!file.weights().has(tensor.name)) continue;  // scales of another tensor, which are in its values
         VKFORMER_TRY(auto source, file.weights().get(tensor.name));
         contents.tensors.push_back(
             {.name = std::string(tensor.name), .dtype = source.dtype, .source = std::move(source)});

@@ -94,11 +94,11 @@ TEST_CASE("convert writes other dtypes", "[cli][gguf]") {
 
     const fs::path types = goldens_dir() / "gguf/types.gguf";
     GgufBytes unread;
-    unread.tensors = {gguf_tensor("w", {256}, 19, 0)};
-    unread.data = std::string(50, '\1');
-    std::ofstream(folder / "iq1_s.gguf", std::ios::binary) << unread.file();
-    refuses("convert --dtype q8_0 " + quoted(folder / "iq1_s.gguf") + " " + quoted(folder / "x.gguf"),
-            "of the type IQ1_S, which vkformer does not read; llama.cpp's llama-quantize makes a file that it reads "
+    unread.tensors = {gguf_tensor("w", {128}, 41, 0)};
+    unread.data = std::string(18, '\1');
+    std::ofstream(folder / "q1_0.gguf", std::ios::binary) << unread.file();
+    refuses("convert --dtype q8_0 " + quoted(folder / "q1_0.gguf") + " " + quoted(folder / "x.gguf"),
+            "of the type Q1_0, which vkformer does not read; llama.cpp's llama-quantize makes a file that it reads "
             "(llama-quantize --allow-requantize FILE NEW.gguf Q8_0)");
     CHECK_FALSE(fs::exists(folder / "x.gguf"));
     const fs::path split = goldens_dir() / "gguf/split-00001-of-00003.gguf";

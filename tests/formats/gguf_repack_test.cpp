@@ -20,10 +20,11 @@ struct Type {
     DType holder;
     std::size_t block_bytes;  // of 256 elements
 };
-constexpr Type kTypes[] = {{18, "iq3_xxs", DType::q6_k, 98},
-                           {21, "iq3_s", DType::q6_k, 110},
-                           {34, "tq1_0", DType::q4_0, 54},
-                           {35, "tq2_0", DType::q4_0, 66}};
+constexpr Type kTypes[] = {{40, "nvfp4", DType::f16, 144},   {16, "iq2_xxs", DType::f32, 66},
+                           {17, "iq2_xs", DType::f32, 74},   {22, "iq2_s", DType::f32, 82},
+                           {19, "iq1_s", DType::q6_k, 50},   {29, "iq1_m", DType::q6_k, 56},
+                           {18, "iq3_xxs", DType::q6_k, 98}, {21, "iq3_s", DType::q6_k, 110},
+                           {34, "tq1_0", DType::q4_0, 54},   {35, "tq2_0", DType::q4_0, 66}};
 
 std::vector<float> floats_of(DType dtype, std::span<const std::byte> blocks, std::size_t count) {
     std::vector<float> values(count);
@@ -32,7 +33,7 @@ std::vector<float> floats_of(DType dtype, std::span<const std::byte> blocks, std
 }
 
 TEST_CASE("what is repacked holds the values that ggml's layouts say, bit for bit", "[formats][gguf][quantized]") {
-    const Type type = GENERATE(values<Type>({kTypes[0], kTypes[1], kTypes[2], kTypes[3]}));
+    const Type type = GENERATE(from_range(std::begin(kTypes), std::end(kTypes)));
     CAPTURE(type.name);
     const Golden golden("quantized/" + std::string(type.name) + ".safetensors");
     const std::vector<float> expected = golden.floats("dequantized");
@@ -40,7 +41,7 @@ TEST_CASE("what is repacked holds the values that ggml's layouts say, bit for bi
     REQUIRE(blocks.size() == expected.size() / 256 * type.block_bytes);
     REQUIRE(formats::repacked_dtype(type.number) == type.holder);
     std::vector<std::byte> repacked(bytes_of(type.holder, expected.size()));
-    formats::repack(type.number, blocks, repacked);
+    formats::repack(type.number, blocks, 1, repacked);
     CHECK(floats_of(type.holder, repacked, expected.size()) == expected);
 }
 
@@ -48,10 +49,59 @@ TEST_CASE("of a small odd scale of iq3_xxs half is rounded", "[formats][gguf][qu
     std::vector<std::byte> block(98, std::byte{0}), repacked(210);
     block[0] = std::byte{201};                               // d = 201 · 2^-24
     for (int i = 2; i < 66; ++i) block[i] = std::byte{255};  // entries of the grid with the largest magnitudes
-    formats::repack(18, block, repacked);
+    formats::repack(18, block, 1, repacked);
     float largest = 0;
     for (const float value : floats_of(DType::q6_k, repacked, 256)) largest = std::max(largest, value);
     CHECK(largest / 31 == 100 * 0x1p-24f);  // not 100.5: to even
+}
+
+TEST_CASE("of a small scale of iq1_s an eighth is rounded", "[formats][gguf][quantized]") {
+    std::vector<std::byte> block(50, std::byte{0}), repacked(210);  // the first row of the grid: −1 everywhere
+    block[0] = std::byte{12};                                       // d = 12 · 2^-24
+    formats::repack(19, block, 1, repacked);
+    CHECK(floats_of(DType::q6_k, repacked, 256)[0] == -7 * 2 * 0x1p-24f);  // not 1.5: to even
+}
+
+TEST_CASE("the scales beside tensors of nvfp4 are in their values", "[formats][gguf][quantized]") {
+    const Golden golden("quantized/nvfp4.safetensors");
+    const auto blocks = golden.tensor("blocks").bytes.subspan(64 * 36, 6 * 36);  // two rows of each of three matrices
+    const auto values = golden.floats("dequantized");
+    GgufBytes bytes;
+    bytes.values = {gguf_value("general.architecture", formats::GgufType::string, gguf_text("llama"))};
+    const auto add = [&](const char* name, std::vector<std::uint64_t> dims, std::uint32_t type, auto of) {
+        bytes.tensors.push_back(gguf_tensor(name, dims, type, bytes.data.size()));
+        bytes.data.append(reinterpret_cast<const char*>(of.data()), of.size() * sizeof of[0]);
+        bytes.data.resize((bytes.data.size() + 31) / 32 * 32);
+    };
+    add("a.scale", {1}, 0, std::vector{0.3f});  // before its matrix, too
+    add("a.weight", {64, 6}, 40, blocks);
+    add("a.input_scale", {1}, 0, std::vector{7.0f});
+    add("b_exps.weight", {64, 2, 3}, 40, blocks);
+    add("b_exps.scale", {3}, 0, std::vector{0.3f, -2.0f, 0.0f});
+    add("c.weight", {64, 6}, 40, blocks);
+    add("d.weight", {64, 6}, 40, blocks);
+    add("d.scale", {6}, 0, std::vector{1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f});
+    add("e.weight", {1}, 0, std::vector{1.0f});
+    add("e.scale", {1}, 0, std::vector{1.0f});
+    const std::string file = bytes.file();
+    const auto gguf = must(formats::Gguf::parse(std::as_bytes(std::span(file)), nullptr, "test.gguf"));
+    const formats::Weights& weights = gguf.weights();
+    CHECK(weights.unasked() ==
+          std::vector<std::string>{"a.weight", "b_exps.weight", "c.weight", "d.weight", "e.scale", "e.weight"});
+    const std::vector<float> alike(3, 0.3f), none(3, 1.0f), own = {0.3f, -2.0f, 0.0f};
+    for (const auto& [name, scales] :
+         {std::pair("a.weight", alike), std::pair("b_exps.weight", own), std::pair("c.weight", none)}) {
+        CAPTURE(name);
+        const TensorData tensor = must(weights.get(name));
+        REQUIRE(tensor.dtype == DType::f16);
+        const std::vector<float> found = floats_of(DType::f16, tensor.bytes, 6 * 64);
+        for (std::size_t i = 0; i < found.size(); ++i) {
+            const float product = values[64 * 64 + i] * scales[i / 128];
+            CHECK(found[i] == half_to_float(float_to_half(product)));
+        }
+    }
+    CHECK_THAT(weights.get("d.weight").error().message,
+               Catch::Contains("of the type NVFP4 with scales that are not one number or one a matrix"));
 }
 
 TEST_CASE("no other type is repacked", "[formats][gguf]") {

@@ -35,9 +35,11 @@ def values(writer):
 
 def repacked(writer):
     """Types that become others when they are read."""
-    for kind in ("IQ3_XXS", "IQ3_S", "TQ1_0", "TQ2_0"):
+    for kind in ("IQ3_XXS", "IQ3_S", "TQ1_0", "TQ2_0", "NVFP4", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ1_S", "IQ1_M"):
         kind = gguf.GGMLQuantizationType[kind]
-        writer.add_tensor(kind.name, np.full((2, gguf.GGML_QUANT_SIZES[kind][1]), 0x5A, np.uint8), raw_dtype=kind)
+        name = kind.name + (".weight" if kind == gguf.GGMLQuantizationType.NVFP4 else "")
+        writer.add_tensor(name, np.full((2, gguf.GGML_QUANT_SIZES[kind][1]), 0x5A, np.uint8), raw_dtype=kind)
+    writer.add_tensor("NVFP4.scale", np.ones(1, np.float32))
 
 
 def tokenizer(model, pre="default"):

@@ -5,7 +5,7 @@
     make_gguf_mixtures.py [--llama-quantize COMMAND] [--out DIR]
 
 256 divides the width of the feed-forward layer and not that of the others, as in SmolLM2-135M and Qwen2.5-0.5B: what llama-quantize calls
-Q4_K_M then also holds Q5_0, Q5_1, Q8_0 or IQ4_NL. Needs gguf, numpy. Made with gguf 0.19.0, llama.cpp 0.7.0 of Debian sid.
+Q4_K_M then also holds Q5_0, Q5_1, Q8_0 or IQ4_NL. repacked.gguf has types that vkformer repacks, and a scale beside the one in NVFP4. Needs gguf, numpy. Made with gguf 0.19.0, llama.cpp 0.7.0 of Debian sid.
 """
 import argparse
 import collections
@@ -19,9 +19,10 @@ import numpy as np
 
 WIDTH, FEED_FORWARD, LAYERS, VOCABULARY, HEADS = 32, 256, 2, 48, 2
 FILE_TYPES = ["Q4_K_M", "Q5_K_M", "IQ4_XS", "Q2_K", "Q3_K_M"]
+REPACKED = ["--tensor-type", "blk.0.ffn_down=nvfp4", "--tensor-type", "blk.1.ffn_down=iq2_s"]
 
 
-def write_model(path):
+def write_model(path, has_scale=False):
     random = np.random.default_rng(1)
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_context_length(64)
@@ -53,8 +54,26 @@ def write_model(path):
         matrix(block + "ffn_gate", FEED_FORWARD, WIDTH)
         matrix(block + "ffn_up", FEED_FORWARD, WIDTH)
         matrix(block + "ffn_down", WIDTH, FEED_FORWARD)
+    if has_scale:
+        writer.add_tensor("blk.0.ffn_down.scale", np.full(1, 1.7, np.float32))
     gain("output_norm")
     matrix("output", VOCABULARY, WIDTH)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def write_importance(path):
+    """All columns alike: what iq2_s asks for."""
+    writer = gguf.GGUFWriter(path, "")
+    writer.add_string("general.type", "imatrix")
+    writer.add_array("imatrix.datasets", ["none"])
+    writer.add_uint32("imatrix.chunk_count", 1)
+    writer.add_uint32("imatrix.chunk_size", 1)
+    for layer in range(LAYERS):
+        writer.add_tensor(f"blk.{layer}.ffn_down.weight.in_sum2", np.ones((1, FEED_FORWARD), np.float32))
+        writer.add_tensor(f"blk.{layer}.ffn_down.weight.counts", np.ones((1, 1), np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -69,10 +88,13 @@ def main():
     arguments.out.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "f32.gguf"
-        write_model(source)
-        for file_type in FILE_TYPES:
-            target = arguments.out / f"{file_type.lower()}.gguf"
-            command = shlex.split(arguments.llama_quantize) + [source, target, file_type, "1"]
+        importance = Path(folder) / "importance.gguf"
+        write_importance(importance)
+        files = [(file_type.lower(), [], file_type) for file_type in FILE_TYPES] + [("repacked", [*REPACKED, "--imatrix", importance], "Q4_0")]
+        for name, options, file_type in files:
+            write_model(source, has_scale=name == "repacked")
+            target = arguments.out / f"{name}.gguf"
+            command = shlex.split(arguments.llama_quantize) + options + [source, target, file_type, "1"]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             kinds = collections.Counter(tensor.tensor_type.name for tensor in gguf.GGUFReader(target).tensors)
             print(f"{target.name}: {target.stat().st_size} bytes, {dict(kinds)}")

@@ -46,14 +46,32 @@ def write_mxfp4(values, out):
 
 def write_repacked(out):
     """Types that vkformer repacks: blocks of random bytes, which all stand for numbers, and what the gguf package makes of them."""
-    for kind, scale_at in (("IQ3_XXS", 0), ("IQ3_S", 0), ("TQ1_0", 52), ("TQ2_0", 64)):
+    blocks = np.random.default_rng(40).integers(0, 256, (96, 36), np.uint8)
+    blocks[:64, :4] = np.arange(256).reshape(64, 4)  # all that a scale can be
+    save_file(
+        {"blocks": blocks.reshape(-1), "dequantized": gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType.NVFP4).reshape(-1)},
+        out / "nvfp4.safetensors",
+    )
+    for kind, scale_at in (
+        ("IQ3_XXS", 0), ("IQ3_S", 0), ("TQ1_0", 52), ("TQ2_0", 64), ("IQ2_XXS", 0), ("IQ2_XS", 0), ("IQ2_S", 0), ("IQ1_S", 0),
+        ("IQ1_M", 48),
+    ):  # fmt: skip
         kind = gguf.GGMLQuantizationType[kind]
         block_bytes = gguf.GGML_QUANT_SIZES[kind][1]
         random = np.random.default_rng(int(kind))
         blocks = random.integers(0, 256, (24, block_bytes), np.uint8)
         scales = (0.01 * random.standard_normal(24)).astype(np.float16)
         scales[:5] = [0, 2.0**-14, 2.0**-23, 6 * 2.0**-24, 65504]
-        blocks[:, scale_at : scale_at + 2] = scales.view(np.uint8).reshape(24, 2)
+        if kind.name.startswith("IQ1"):  # an eighth of which is a float16
+            scales[2:4] = [2.0**-21, 24 * 2.0**-24]
+            eighths = np.round(scales.astype(np.float32) * 2.0**21) / 2.0**21
+            scales = np.where(abs(scales) < 2.0**-11, eighths, scales).astype(np.float16)
+        if kind.name == "IQ1_M":  # four bits of it above each pair of bytes of scales
+            for pair in range(4):
+                above = (scales.view(np.uint16) >> 4 * pair & 15) << 4
+                blocks[:, 49 + 2 * pair] = blocks[:, 49 + 2 * pair] & 15 | above.astype(np.uint8)
+        else:
+            blocks[:, scale_at : scale_at + 2] = scales.view(np.uint8).reshape(24, 2)
         save_file(
             {"blocks": blocks.reshape(-1), "dequantized": gguf.quants.dequantize(blocks, kind).reshape(-1)},
             out / f"{kind.name.lower()}.safetensors",

@@ -48,8 +48,9 @@ TEST_CASE("a decoder of several block formats gives what its numbers give",
     const auto floats_on_cpu = cpu::make_cpu_backend<float>(cpu::QuantizedProducts::floats);
     graph::Backend* const tested = GENERATE(from_range(test_backends()));
     graph::Backend& backend = tested == test_backends()[0] ? *floats_on_cpu : *tested;
-    const std::string name = GENERATE("gguf_mixtures/q4_k_m", "gguf_mixtures/q5_k_m", "gguf_mixtures/iq4_xs",
-                                      "gguf_mixtures/q2_k", "gguf_mixtures/q3_k_m", "gguf_decoders/gpt_oss_mxfp4");
+    const std::string name =
+        GENERATE("gguf_mixtures/q4_k_m", "gguf_mixtures/q5_k_m", "gguf_mixtures/iq4_xs", "gguf_mixtures/q2_k",
+                 "gguf_mixtures/q3_k_m", "gguf_mixtures/repacked", "gguf_decoders/gpt_oss_mxfp4");
     CAPTURE(backend.name(), name);
     if (!takes_case(*tested, 2)) return;
     const std::filesystem::path path = goldens_dir() / (name + ".gguf");
