@@ -39,10 +39,31 @@ void choose(std::span<const double> places, const graph::RouteGroups& groups, st
     for (std::int32_t& index : indices) index = static_cast<std::int32_t>(experts[static_cast<std::size_t>(index)]);
 }
 
+// Of the experts `indices` alone, in this order.
+template <std::floating_point T>
+void score_by_neighbours(std::span<const T> x, float jitter, std::span<const std::int32_t> indices,
+                         std::span<T> scores) {
+    std::vector<bool> is_taken(x.size());
+    for (const std::int32_t index : indices) {
+        const auto chosen = static_cast<std::size_t>(index);
+        const T own = x[chosen];
+        T sum = 0;
+        for (std::size_t i = 0; i < x.size(); ++i) {
+            const bool is_far =
+                own - x[i] > 2 * static_cast<T>(jitter) * std::max(std::abs(x[i]), own);  // a NaN is near
+            if (!is_taken[i] && !is_far) sum += std::exp(x[i] - own);
+        }
+        scores[chosen] = 1 / sum;
+        is_taken[chosen] = true;
+    }
+}
+
 // score[i] = exp(x[i] − m) / Σ_j exp(x[j] − m), m = max x, or 1 / (1 + exp(−x[i])), one row. indices: the k = weights.size() first by x, or by
 // score + bias, as of top_k, of all experts or of those of some groups; weights: their scores, divided by their sum (and least_sum) where
 // asked for, times scale.
 // Shazeer et al. 2017, eq. 3 to 5; Jiang et al. 2024, section 2.1; DeepSeek-AI 2024 (arXiv 2412.19437), eq. 12 to 16.
+// sparse_mixer: the j-th score is 1 / Σ_i exp(x[i] − m), m = x[indices[j]], over the i that no earlier choice took with m − x[i] ≤
+// 2 · jitter · max(|x[i]|, m). Liu et al. 2024 (arXiv 2409.12136).
 template <std::floating_point T>
 void route_top_k(std::span<const T> x, const graph::RouteTopK& op, std::span<const T> bias, std::span<T> weights,
                  std::span<std::int32_t> indices) {
@@ -53,13 +74,14 @@ void route_top_k(std::span<const T> x, const graph::RouteTopK& op, std::span<con
         T sum = 0;
         for (const T value : x) sum += std::exp(value - max);
         for (std::size_t i = 0; i < x.size(); ++i) scores[i] = std::exp(x[i] - max) / sum;
-    } else {
+    } else if (op.scores == graph::RouteScores::sigmoid) {
         for (std::size_t i = 0; i < x.size(); ++i) scores[i] = 1 / (1 + std::exp(-x[i]));
     }
     std::vector<double> places(x.begin(), x.end());                       // both scores rise with x
     if (op.groups.best > 1) places.assign(scores.begin(), scores.end());  // which are added up
     for (std::size_t i = 0; i < bias.size(); ++i) places[i] = double{scores[i] + bias[i]};
     choose(places, op.groups, indices);
+    if (op.scores == graph::RouteScores::sparse_mixer) score_by_neighbours<T>(x, op.jitter, indices, scores);
     T sum = static_cast<T>(op.least_sum);
     for (std::size_t j = 0; j < weights.size(); ++j) {
         weights[j] = scores[static_cast<std::size_t>(indices[j])];

@@ -325,6 +325,7 @@ struct RouteOptions {
     float scale = 1;           ///< of the weights, after that
     Value bias;  ///< f32 [experts], optional: added to the scores where experts are chosen, and not to their weights
     RouteGroups groups;  ///< count a divisor of the experts, up to 64; kept · experts / count at least k
+    float jitter = 0;    ///< of sparse_mixer, which has neither bias nor groups: 0 to 1e3
 };
 struct RouteResult {
     Value weights, indices;
@@ -333,10 +334,11 @@ struct RouteResult {
 /// bias, in falling order, the lower index first on ties, NaN above everything; without a bias the order is that of x, which no rounding
 /// levels. With groups they are chosen from those `kept` that come first, in the same order, by the sum of what their `best` best experts
 /// are chosen by (with two of them the scores, without a bias too). x f32 [rows, experts] → weights f32 [rows, k], the scores of the chosen,
-/// and indices i32 [rows, k].
+/// and indices i32 [rows, k]. With sparse_mixer the j-th chosen, x_j, has the score exp(x_j) / Σ_i exp(x_i) over the experts i that no earlier
+/// choice took and whose logits are near: x_j − x_i ≤ 2 · jitter · max(|x_i|, x_j).
 /// Softmax: Shazeer et al. 2017, eq. 3 to 5; normalised: Jiang et al. 2024 (Mixtral), section 2.1. Sigmoid with a bias: DeepSeek-AI 2024
 /// (arXiv 2412.19437), eq. 12 to 16. Groups: DeepSeek-AI 2024 (arXiv 2405.04434), section 2.2.2, and of two best experts as in the code of
-/// DeepSeek-V3.
+/// DeepSeek-V3. SparseMixer: Liu et al. 2024 (arXiv 2409.12136), as Phi-3.5-MoE has it.
 Result<RouteResult> route_top_k(Graph& graph, Value x, const RouteOptions& options);
 
 /// Which tokens `sample` keeps, in this order. Tokens with equal logits are kept or left together.

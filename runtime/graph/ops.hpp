@@ -595,7 +595,11 @@ struct TopK {
 };
 
 /// How the router of a mixture of experts makes scores of its logits.
-enum class RouteScores : std::uint8_t { softmax, sigmoid };
+enum class RouteScores : std::uint8_t {
+    softmax,
+    sigmoid,
+    sparse_mixer,  ///< of each chosen expert the softmax over those logits behind the experts before it that are near its own
+};
 
 /// Neighbours among the experts are a group; those of a row are chosen from the groups that come first by their `best` best experts.
 struct RouteGroups {
@@ -614,6 +618,7 @@ struct RouteTopK {
     float scale = 1;
     float least_sum = 1e-20f;  ///< added to the sum that weights are divided by, so that weights of 0 are no NaN
     RouteGroups groups;
+    float jitter = 0;  ///< of sparse_mixer: which logits are near
     static void operands(auto& self, auto&& visit) {
         visit("x", self.x, Access::read);
         visit("bias", self.bias, Access::read);

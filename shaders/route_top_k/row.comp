@@ -3,6 +3,8 @@
 // The router of a mixture of experts. score[i] = exp(x[i] − m) / Σ_j exp(x[j] − m), m = max_j x[j], or 1 / (1 + exp(−x[i])), i over the
 // experts of a row. indices[row, :] = the k experts that come first by x, or by score + bias with a bias, in the order of lib/order.glsl;
 // weights[row, :] = their scores, divided by their sum + least_sum where NORMALISES, times scale.
+// sparse_mixer: the j-th score is exp(c) / Σ_i exp(x[i]), c the j-th chosen's x, over the experts i that are no earlier choice and have
+// c − x[i] ≤ 2 · jitter · max(|x[i]|, c).
 // With groups of neighbours, the experts are those of the kept groups that come first by the sum of their GROUP_BEST best experts' places.
 // x: [rows, experts], bias: [experts], weights: [rows, k], all float32; indices: i32 [rows, k]; k ≤ kRouteTopKMaxK.
 // One workgroup per row; an invocation owns the experts and the groups i ≡ its index modulo the workgroup's size, and writes the j-th chosen
@@ -69,6 +71,19 @@ void choose_groups(uint base, float largest, float sum) {
     barrier();
 }
 
+// The score of `chosen`, behind which all experts are that no earlier choice took. All invocations must call.
+float score_by_neighbours(uint base, Candidate chosen) {
+    const float own = x[base + chosen.index];
+    float sum = 0.0;
+    for (uint i = gl_LocalInvocationIndex; i < p.experts; i += gl_WorkGroupSize.x) {
+        const float value = x[base + i];
+        const bool is_far = own - value > 2.0 * p.jitter * max(abs(value), own);
+        if (!comes_before(Candidate(order_key(floatBitsToUint(value)), i), chosen) && !is_far) sum += exp(value - own);
+    }
+    const float total = workgroup_sum(sum);
+    return isnan(own) || isinf(own) ? NOT_A_NUMBER : 1.0 / total;  // not every device makes a NaN of exp(NaN)
+}
+
 bool may_choose(uint expert) { return GROUP_BEST == 0 || group_is_kept[expert / (p.experts / p.groups)]; }
 
 void main() {
@@ -98,7 +113,8 @@ void main() {
             if (comes_before(chosen, candidate) && comes_before(candidate, next)) next = candidate;
         }
         chosen = workgroup_first(next);
-        const float score = score_of(x[base + chosen.index], largest, sum);
+        const float score = SCORES == kRouteScoresSparseMixer ? score_by_neighbours(base, chosen)
+                                                              : score_of(x[base + chosen.index], largest, sum);
         chosen_sum += score;
         if (j == lane) {
             own_weight = score;

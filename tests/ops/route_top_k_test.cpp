@@ -31,13 +31,16 @@ TEST_CASE("route_top_k chooses and weighs as the double oracle does", "[op][rout
         {RouteScores::softmax, false, true},
         {RouteScores::sigmoid, false, false},
         {RouteScores::sigmoid, true, true},
+        {RouteScores::sparse_mixer, false, false},
+        {RouteScores::sparse_mixer, true, false},
     }));
     CAPTURE(backend.name(), static_cast<int>(scores), normalises, has_bias);
     constexpr std::uint64_t kRows = 70, kExperts = 60;
     OpCase c;
     const Value x = c.floats("x", DType::f32, {kRows, kExperts}, 5);
     const Value bias = has_bias ? c.floats("bias", DType::f32, {kExperts}, 0.3f) : Value{};
-    expect_route(c, x, {.k = 6, .scores = scores, .normalises = normalises, .scale = 1.5f, .bias = bias});
+    expect_route(c, x,
+                 {.k = 6, .scores = scores, .normalises = normalises, .scale = 1.5f, .bias = bias, .jitter = 0.1f});
     c.check(backend);
 }
 
@@ -62,6 +65,39 @@ TEST_CASE("route_top_k weighs a row whose numbers are easy", "[op][route_top_k]"
     check(normalised.weights, {4, 2});
     check(halved.weights, {2 / 6.0f, 1 / 6.0f});
     check(biased.weights, {1 / 8.0f, 4 / 8.0f});  // the bias is in the choice alone
+    c.check(backend);
+}
+
+TEST_CASE("route_top_k's sparse mixer weighs each choice among what is near it and left", "[op][route_top_k]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    const float inf = std::numeric_limits<float>::infinity();
+    OpCase c;  // with this jitter a logit is near that is not a quarter of the larger size below the chosen one
+    const std::vector<float> logits = {
+        4,      3.5f, 2.5f, 3.25f,    // both see one more than themselves and the other one
+        -1,     -2,   -8,   -1.125f,  // of negative ones the size of the other counts
+        0,      -1,   0,    -2,       // of two alike the first, which sees the second
+        100,    1,    kNaN, 0.875f,   // a NaN comes first
+        0.125f, -inf, -inf, -inf};
+    const Value x = c.floats("x", DType::f32, {5, 4}, logits);
+    const auto route = expect_route(c, x, {.k = 2, .scores = RouteScores::sparse_mixer, .jitter = 0.125f});
+    const auto exact = expect_route(c, x, {.k = 2, .scores = RouteScores::sparse_mixer});
+    CHECK(c.run_ints(backend, route.indices) == std::vector<std::int32_t>{0, 1, 0, 3, 0, 2, 2, 0, 0, 1});
+    const auto check = [&](Value weights, const std::vector<double>& expected) {
+        const std::vector<float> found = c.run(backend, weights);
+        for (std::size_t i = 0; i < expected.size(); ++i)
+            if (std::isnan(expected[i]))
+                CHECK(std::isnan(found[i]));
+            else
+                CHECK(found[i] == Approx(expected[i]).epsilon(1e-5));
+    };
+    const auto share = [](std::initializer_list<double> below) {
+        double sum = 1;
+        for (const double gap : below) sum += std::exp(-gap);
+        return 1 / sum;
+    };
+    check(route.weights, {share({0.5, 0.75}), share({0.25}), share({0.125}), 1, share({0}), 1, kNaN, 1, 1, kNaN});
+    check(exact.weights, {1, 1, 1, 1, share({0}), 1, kNaN, 1, 1, kNaN});
     c.check(backend);
 }
 
@@ -156,6 +192,18 @@ TEST_CASE("route_top_k refuses what does not fit", "[builders]") {
                   "route_top_k: k is 9, expected 1 to 8");
     CHECK_REFUSED(in, route_top_k(in.graph, in(f32, {3, 80}), {.k = 33}), kInvalid,
                   "route_top_k: k is 33, expected 1 to 32");
+    const auto sparse = [&](float jitter, Value bias, const graph::RouteGroups& groups) {
+        const RouteOptions options = {
+            .k = 2, .scores = RouteScores::sparse_mixer, .bias = bias, .groups = groups, .jitter = jitter};
+        return route_top_k(in.graph, in(f32, {3, 8}), options);
+    };
+    const char* const sparse_words =
+        "route_top_k: sparse_mixer has a jitter of 0 to 1000, and neither a bias nor groups";
+    CHECK(sparse(0.01f, {}, {}));
+    CHECK_REFUSED(in, sparse(-0.5f, {}, {}), kInvalid, sparse_words);
+    CHECK_REFUSED(in, sparse(kNaN, {}, {}), kInvalid, sparse_words);
+    CHECK_REFUSED(in, sparse(0.01f, in(f32, {8}), {}), kInvalid, sparse_words);
+    CHECK_REFUSED(in, sparse(0.01f, {}, {.count = 2, .kept = 1}), kInvalid, sparse_words);
     CHECK_REFUSED(in, route_top_k(in.graph, in(f32, {3, 8}), {.k = 2, .bias = in(f32, {7})}), kShape,
                   "route_top_k: bias has shape [7], expected [8] (experts of x)");
 }

@@ -38,20 +38,24 @@ Result<Case> top_k_case(const Family::Dims& shape, const Types& types) {
                 }};
 }
 
-/// Mixtral's and Qwen's router, or DeepSeek's.
+/// Mixtral's and Qwen's router, DeepSeek's, or Phi-3.5-MoE's.
 template <graph::RouteScores kScores>
 Result<Case> route_case(const Family::Dims& shape, const Types& types) {
-    constexpr bool kHasBias = kScores == graph::RouteScores::sigmoid;
+    constexpr bool kHasBias = kScores == graph::RouteScores::sigmoid,
+                   kIsSparse = kScores == graph::RouteScores::sparse_mixer;
     const std::uint64_t rows = shape[0], experts = shape[1], k = std::min(shape[2], shape[1]);
     const double elements = static_cast<double>(rows * experts), chosen = static_cast<double>(rows * k);
-    return Case{.op = kHasBias ? "route_top_k_sigmoid" : "route_top_k",
+    return Case{.op = kIsSparse  ? "route_top_k_sparse_mixer"
+                      : kHasBias ? "route_top_k_sigmoid"
+                                 : "route_top_k",
                 .shape = to_text({rows, experts, k}),
                 .dtype = types.name(),
                 .work = {.flops = 3 * elements + 2 * chosen, .read = 4 * elements, .written = 8 * chosen},
                 .build = [=](CaseBuilder& b) -> Result<void> {
                     VKFORMER_TRY(const auto x, b.input("x", DType::f32, {rows, experts}, 4));
                     graph::RouteOptions options{
-                        .k = static_cast<std::uint32_t>(k), .scores = kScores, .normalises = true};
+                        .k = static_cast<std::uint32_t>(k), .scores = kScores, .normalises = !kIsSparse};
+                    if (kIsSparse) options.jitter = 0.01f;
                     if (kHasBias) {
                         options.scale = 2.5f;
                         VKFORMER_TRY(options.bias, b.weight("bias", DType::f32, {experts}));
@@ -272,6 +276,12 @@ void add_selection_cases(std::vector<Family>& families) {
                         .types = {DType::f32},
                         .compiled = {{{512, 256, 8}, {DType::f32}}},
                         .make = route_case<graph::RouteScores::sigmoid>});
+    families.push_back({.name = "route_top_k_sparse_mixer",
+                        .op = "route_top_k",
+                        .dims = "rows x experts x k",
+                        .types = {DType::f32},
+                        .compiled = {{{512, 16, 2}, {DType::f32}}},
+                        .make = route_case<graph::RouteScores::sparse_mixer>});
     families.push_back({.name = "mask_logits",
                         .op = "mask_logits",
                         .dims = "rows x vocab",

@@ -137,6 +137,10 @@ Result<RouteResult> route_top_k(Graph& graph, Value x, const RouteOptions& optio
     }
 
     VKFORMER_CHECK(check_groups(check, options.groups, experts, options.k));
+    const bool has_jitter = options.jitter >= 0 && options.jitter <= 1e3f;
+    if (options.scores == RouteScores::sparse_mixer && (!has_jitter || options.bias || options.groups.count > 1))
+        return check.error(ErrorCode::InvalidArgument,
+                           "sparse_mixer has a jitter of 0 to 1000, and neither a bias nor groups");
 
     const Shape shape = graph.shape(x).with_back(options.k);
     VKFORMER_TRY(const Value weights, graph.activation("route_top_k.weights", DType::f32, shape));
@@ -149,7 +153,8 @@ Result<RouteResult> route_top_k(Graph& graph, Value x, const RouteOptions& optio
                              .normalises = options.normalises,
                              .scale = options.scale,
                              .least_sum = options.least_sum,
-                             .groups = options.groups});
+                             .groups = options.groups,
+                             .jitter = options.jitter});
     return RouteResult{.weights = weights, .indices = indices};
 }
 

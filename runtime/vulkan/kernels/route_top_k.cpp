@@ -6,9 +6,10 @@
 namespace vkformer::vulkan {
 namespace {
 
-static_assert(sizeof(shaders::RouteTopKPush) == 28);
+static_assert(sizeof(shaders::RouteTopKPush) == 32);
 static_assert(static_cast<std::uint32_t>(graph::RouteScores::softmax) == shaders::kRouteScoresSoftmax);
 static_assert(static_cast<std::uint32_t>(graph::RouteScores::sigmoid) == shaders::kRouteScoresSigmoid);
+static_assert(static_cast<std::uint32_t>(graph::RouteScores::sparse_mixer) == shaders::kRouteScoresSparseMixer);
 
 /// So many experts that a subgroup or two have them: the rows are many, the experts few.
 constexpr std::uint32_t kFewExperts = 64, kFewExpertsWorkgroup = 32, kManyExpertsWorkgroup = 128;
@@ -35,6 +36,7 @@ Result<DispatchPlan> plan(const graph::RouteTopK& op, const KernelContext& conte
         .least_sum = op.least_sum,
         .groups = op.groups.count,
         .kept_groups = op.groups.kept,
+        .jitter = op.jitter,
     });
     return DispatchPlan(std::move(dispatch));
 }
