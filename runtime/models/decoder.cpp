@@ -669,7 +669,8 @@ private:
                                     .normalises = c.normalises,
                                     .least_sum = c.least_sum,
                                     .scale = c.scale,
-                                    .groups = c.groups};
+                                    .groups = c.groups,
+                                    .jitter = c.jitter};
         if (!w.choice_bias.bytes.empty()) {
             VKFORMER_TRY(options.bias, graph_.weight(name_ + ".router.choice_bias", w.choice_bias, DType::f32));
         }

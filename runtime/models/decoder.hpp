@@ -54,6 +54,7 @@ struct DecoderConfig {
         bool normalises = false;   ///< the weights of a token's experts sum up to `scale`
         float least_sum = 1e-20f;  ///< as of graph::RouteOptions
         float scale = 1;           ///< of the weights
+        float jitter = 0;          ///< as of graph::RouteOptions
         graph::GateClamp clamp;    ///< of their gates
     };
 

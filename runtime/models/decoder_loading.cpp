@@ -46,9 +46,11 @@ Result<ExpertWeights> read_experts(const WeightReader& read, const DecoderConfig
                                    const std::string& layer) {
     const std::uint64_t count = c.experts.count, d = c.hidden_size, ffn = c.experts.intermediate_size;
     const std::string own = layer + std::string(names.block);
-    const std::string block = read.has(layer + "mlp.gate.weight") ? layer + "mlp." : own, experts = block + "experts.";
+    const bool is_in_memory = read.has(layer + "mlp.gate.weight") || read.has(layer + "mlp.router.weight");
+    const std::string block = is_in_memory ? layer + "mlp." : own, experts = block + "experts.";
     ExpertWeights w;
-    VKFORMER_TRY(w.router, read.tensor(block + "gate.weight", {count, d}));
+    const char* const router = read.has(block + "router.weight") ? "router.weight" : "gate.weight";
+    VKFORMER_TRY(w.router, read.tensor(block + router, {count, d}));
     if (!names.choice_bias.empty()) {
         VKFORMER_TRY(w.choice_bias, read.tensor(block + std::string(names.choice_bias), {count}));
     }
@@ -94,9 +96,9 @@ Result<DecoderWeights> read_llama_weights(const formats::Weights& weights, const
     VKFORMER_TRY(w.embedding, read.tensor("embed_tokens.weight", {c.vocab_size, d}));
     for (std::size_t i = 0; i < c.layers.size(); ++i) {
         const std::string layer = "layers." + std::to_string(i) + ".", self = layer + "self_attn.",
-                          mlp = layer + "mlp.";
+                          mlp = layer + std::string(layout.dense);
         DecoderWeights::Layer l;
-        VKFORMER_TRY(l.attention_norm, read.norm(layer + "input_layernorm", d));
+        VKFORMER_TRY(l.attention_norm, read.norm(layer + "input_layernorm", d, layout.norm_bias));
         if (layout.read_mixer) {
             VKFORMER_CHECK(layout.read_mixer(read, c, layout, layer, i, l));
         } else {
@@ -117,7 +119,8 @@ Result<DecoderWeights> read_llama_weights(const formats::Weights& weights, const
             VKFORMER_TRY(l.feed_forward_norm, read.norm(layer + "pre_feedforward_layernorm", d));
             VKFORMER_TRY(l.feed_forward_post_norm, read.norm(layer + "post_feedforward_layernorm", d));
         } else {
-            VKFORMER_TRY(l.feed_forward_norm, read.norm(layer + "post_attention_layernorm", d));
+            VKFORMER_TRY(l.feed_forward_norm,
+                         read.norm(layer + std::string(layout.feed_forward_norm), d, layout.norm_bias));
         }
         std::string dense = mlp;
         std::uint64_t inner = ffn;
@@ -137,11 +140,12 @@ Result<DecoderWeights> read_llama_weights(const formats::Weights& weights, const
         }
         w.layers.push_back(std::move(l));
     }
-    VKFORMER_TRY(w.final_norm, read.norm("norm", d));
+    VKFORMER_TRY(w.final_norm, read.norm(std::string(layout.final_norm), d, layout.norm_bias));
     const WeightReader whole(weights, layout.head_prefix);
     if (layout.tied || whole.has("lm_head.weight")) {
         VKFORMER_TRY(w.lm_head.weight,
                      whole.tied_tensor("lm_head.weight", {c.vocab_size, d}, w.embedding, layout.tied));
+        VKFORMER_TRY(w.lm_head.bias, whole.bias("lm_head.bias", c.vocab_size, layout.head_bias));
         w.lm_head.origin = whole.origin("lm_head", c.vocab_size);
     }
     return w;

@@ -34,12 +34,14 @@ Result<DecoderParts> load_gemma(const formats::Config& config,
                                 const formats::Weights& weights);  // Gemma 1, 2, 3 (text)
 Result<DecoderParts> load_phi3(const formats::Config& config, const formats::Weights& weights);
 Result<DecoderParts> load_gpt2(const formats::Config& config, const formats::Weights& weights);
-Result<DecoderParts> load_mixtral(const formats::Config& config, const formats::Weights& weights);
+Result<DecoderParts> load_mixtral(const formats::Config& config,
+                                  const formats::Weights& weights);  // Mixtral, Phi-3.5-MoE
 Result<DecoderParts> load_qwen_moe(const formats::Config& config, const formats::Weights& weights);  // Qwen 2 and 3
 Result<DecoderParts> load_olmoe(const formats::Config& config, const formats::Weights& weights);
 Result<DecoderParts> load_gpt_oss(const formats::Config& config, const formats::Weights& weights);
-Result<DecoderParts> load_granite(const formats::Config& config,
-                                  const formats::Weights& weights);  // Granite 3 and 4, mixtures of experts, hybrids
+Result<DecoderParts> load_granite(
+    const formats::Config& config,
+    const formats::Weights& weights);  // Granite 3 and 4, mixtures of experts, hybrids; Bamba
 Result<DecoderParts> load_nemotron_h(const formats::Config& config,
                                      const formats::Weights& weights);  // Nemotron-H, Nemotron Nano 2 and 3
 Result<DecoderParts> load_lfm2(const formats::Config& config, const formats::Weights& weights);  // LFM2 and LFM2-MoE
@@ -167,6 +169,9 @@ struct LlamaLayout {
     bool attention_bias = false;  ///< of query, key and value
     bool output_bias = false;
     bool feed_forward_bias = false;
+    bool norm_bias = false;  ///< of the norms around attention and feed-forward layers, and of the final one
+    bool head_bias = false;  ///< "lm_head.bias"
+    std::string_view dense = "mlp.", feed_forward_norm = "post_attention_layernorm", final_norm = "norm";
     bool feed_forward = true;  ///< layers that all tokens go through are read; false: the caller reads them
     bool head_norms = false;   ///< q_norm, k_norm
     bool wide_norms = false;   ///< the same, of all heads together
@@ -174,7 +179,7 @@ struct LlamaLayout {
     bool tied = false;         ///< lm_head is the embedding where the file has none; else it is then absent
     std::string head_prefix;   ///< of "lm_head.weight"
     ExpertNames experts;       ///< of the layers that have them
-    std::string_view shared_expert = "shared_expert.";  ///< behind "mlp.", the one of all tokens
+    std::string_view shared_expert = "shared_expert.";  ///< behind `dense`, the one of all tokens
     bool weighs_shared = true;                          ///< by "mlp.shared_expert_gate"
     /// In place of these names; `layer` is "layers.0.".
     Result<ExpertWeights> (*read_experts)(const WeightReader& read, const DecoderConfig& config,

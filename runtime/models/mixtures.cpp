@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Mixtures of experts under Llama's names: Mixtral (Jiang et al. 2024), Qwen 2 and 3 (a shared expert in 2, layers without experts in both),
-// OLMoE (Muennighoff et al. 2024: norms over all heads of query and key).
+// OLMoE (Muennighoff et al. 2024: norms over all heads of query and key), Phi-3.5-MoE (Abdin et al. 2024: SparseMixer's router).
 #include <algorithm>
 #include <cmath>
 
@@ -81,15 +81,43 @@ Result<void> read_windows(const Config& config, bool is_third, DecoderConfig& c)
     return {};
 }
 
+constexpr double kMixtralTheta = 1e6;
+
+/// What Phi-3.5-MoE has that Mixtral has not.
+Result<void> read_phimoe(const Config& config, DecoderConfig& c, LlamaLayout& layout) {
+    if (c.experts.per_token != 2) return config.unsupported("num_experts_per_tok", "2");
+    c.norm = DecoderConfig::Norm::layer;
+    c.experts.scores = graph::RouteScores::sparse_mixer;
+    VKFORMER_TRY(const double jitter, config.real("router_jitter_noise", {.fallback = 0.01, .min = 0, .max = 1e3}));
+    c.experts.jitter = static_cast<float>(jitter);
+    VKFORMER_TRY(const RopeSource rope, find_rope(config, {.theta = kMixtralTheta}));
+    if (rope.type != "default") {  // scales of its own stand in place of those that follow from the contexts
+        if (rope.type != "longrope")
+            return rope.scaling.unsupported(rope.scaling.has("rope_type") ? "rope_type" : "type", "default, longrope");
+        const formats::Expect<double> scale = {.min = 1e-6, .max = 1e6};
+        VKFORMER_TRY(c.ropes.front().scale, rope.scaling.real("short_mscale", scale));
+        VKFORMER_TRY(const double extended, rope.scaling.real("long_mscale", scale));
+        for (Rope& other : c.extended_ropes) other.scale = extended;
+    }
+    VKFORMER_TRY(layout.attention_bias, config.boolean("attention_bias", false));
+    VKFORMER_TRY(layout.head_bias, config.boolean("lm_head_bias", false));
+    layout.output_bias = layout.attention_bias;
+    layout.norm_bias = true;
+    return {};
+}
+
 }  // namespace
 
 Result<DecoderParts> load_mixtral(const Config& config, const formats::Weights& weights) {
-    VKFORMER_TRY(DecoderConfig c, read_mixture(config, 8, 2, 1e6));
+    VKFORMER_TRY(const std::string type, config.string("model_type"));
+    const bool is_phi = type == "phimoe";
+    VKFORMER_TRY(DecoderConfig c, read_mixture(config, is_phi ? 16 : 8, 2, kMixtralTheta));
     VKFORMER_TRY(const auto window, config.unsigned_integer("sliding_window", {.fallback = 0, .max = 1u << 28}));
     for (auto& layer : c.layers) layer.window = window;
-    c.experts.normalises = true;
-    return read_weights(config, weights, std::move(c),
-                        {.experts = {.block = "block_sparse_moe.", .gate = "w1", .up = "w3", .down = "w2"}});
+    c.experts.normalises = !is_phi;
+    LlamaLayout layout = {.experts = {.block = "block_sparse_moe.", .gate = "w1", .up = "w3", .down = "w2"}};
+    if (is_phi) VKFORMER_CHECK(read_phimoe(config, c, layout));
+    return read_weights(config, weights, std::move(c), std::move(layout));
 }
 
 Result<DecoderParts> load_qwen_moe(const Config& config, const formats::Weights& weights) {

@@ -103,6 +103,7 @@ constexpr Family<Decoder> kDecoders[] = {
     {"qwen2_moe", &decoder<load_qwen_moe>, kGgufQwen2Moe.name, &decoder_file<kGgufQwen2Moe>},
     {"qwen3_moe", &decoder<load_qwen_moe>, kGgufQwen3Moe.name, &decoder_file<kGgufQwen3Moe>},
     {"olmoe", &decoder<load_olmoe>, kGgufOlmoe.name, &decoder_file<kGgufOlmoe>},
+    {"phimoe", &decoder<load_mixtral>},
     {"gpt_oss", &decoder<load_gpt_oss>, kGgufGptOss.name, &decoder_file<kGgufGptOss>},
     {"granite", &decoder<load_granite>, kGgufGranite.name, &decoder_file<kGgufGranite>},
     {"granitemoe", &decoder<load_granite>, kGgufGraniteMoe.name, &decoder_file<kGgufGraniteMoe>},

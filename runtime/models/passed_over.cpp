@@ -43,7 +43,7 @@ constexpr Known kFields[] = {
     // A decoder's own: there is no encoder that it could look at, and rows of attention heads that are gone would not fit their shapes.
     {"llama mistral smollm3 qwen2 qwen3 gemma gemma2 gemma3_text gemma3 phi3 mixtral qwen2_moe qwen3_moe olmoe "
      "gpt_oss granite granitemoe granitemoeshared granitemoehybrid lfm2 lfm2_moe nemotron_h qwen3_next qwen3_5 "
-     "qwen3_5_text qwen3_5_moe qwen3_5_moe_text deepseek_v2 deepseek_v3",
+     "qwen3_5_text qwen3_5_moe qwen3_5_moe_text deepseek_v2 deepseek_v3 phimoe",
      "is_decoder is_encoder_decoder add_cross_attention pruned_heads"},
     {"gpt2", "is_decoder is_encoder_decoder pruned_heads"},  // its heads' rows lie together: the shapes tell
     {"marian bart mbart m2m_100 t5 mt5 umt5 whisper", "is_decoder is_encoder_decoder add_cross_attention"},
@@ -85,13 +85,14 @@ constexpr Known kFields[] = {
     {"gemma3_text gemma3", "_sliding_window_pattern sliding_window_pattern"},  // where layer_types are
     {"gemma3",
      "tie_word_embeddings boi_token_index eoi_token_index image_token_index mm_tokens_per_image vision_config*"},
-    {"phi3",
+    {"phi3 phimoe",
      "original_max_position_embeddings rope_scaling.original_max_position_embeddings "
      "rope_parameters.original_max_position_embeddings interpolate_factor full_attn_mod"},  // LongRoPE asks for one
     {"gpt2",
      "n_ctx reorder_and_upcast_attn summary_activation summary_first_dropout summary_proj_to_labels summary_type "
      "summary_use_proj predict_special_tokens n_special"},
     {"mixtral", "router_jitter_noise"},
+    {"phimoe", "input_jitter_noise"},
     {"gpt_oss", "initial_context_length experts_per_token"},  // rope_scaling says it
     {"granitemoe granitemoeshared", "position_embedding_type"},
     {"granitemoehybrid",

@@ -37,11 +37,11 @@ Request request_of(const Greedy& greedy, std::size_t tokens) {
 // before it gives: short factors up to there, long ones at all positions from then on.
 TEST_CASE("sequences beyond LongRoPE's original context have its long factors", "[decoding][decoder][golden]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
-    const bool is_gguf = GENERATE(false, true);
-    CAPTURE(backend.name(), is_gguf);
-    const auto folder = goldens_dir() / "decoders/phi3_longrope";
-    const models::Decoder model =
-        must(models::load_decoder(is_gguf ? goldens_dir() / "gguf_decoders/phi3_longrope.gguf" : folder));
+    const char* const path =
+        GENERATE("decoders/phi3_longrope", "gguf_decoders/phi3_longrope.gguf", "decoders/phimoe_longrope");
+    CAPTURE(backend.name(), path);
+    const models::Decoder model = must(models::load_decoder(goldens_dir() / path));
+    const auto folder = goldens_dir() / "decoders" / std::filesystem::path(path).stem();
     CHECK(model.config().max_positions == 96);
     CHECK(model.config().extended_positions == 128);
     std::ifstream file(folder / "crossing.json");

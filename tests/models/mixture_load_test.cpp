@@ -228,6 +228,51 @@ TEST_CASE("LFM2-MoE chooses as its config says, and is refused by the field that
     check_refused(with_gating(1), UnsupportedConfig, "expert_gating_func");
 }
 
+TEST_CASE("Phi-3.5-MoE is what its config says, or refused by the field", "[models][decoder][errors]") {
+    const auto with = [](const json& fields) { return load_golden_with("phimoe", fields); };
+    const auto as_filed = must(with(json::object())).config();
+    CHECK(as_filed.norm == models::DecoderConfig::Norm::layer);
+    CHECK(as_filed.experts.scores == graph::RouteScores::sparse_mixer);
+    CHECK(as_filed.experts.jitter == 0.15f);
+    CHECK_FALSE(as_filed.experts.normalises);
+    CHECK(must(with({{"router_jitter_noise", nullptr}})).config().experts.jitter == 0.01f);
+    CHECK(must(with({{"input_jitter_noise", 0.5}})).notes.empty());  // of training
+    CHECK(must(with({{"sliding_window", 4}})).config().layers[1].window == 4);
+    CHECK(must(with({{"lm_head_bias", false}})).weights().lm_head.bias.bytes.empty());
+    check_refused(with({{"num_experts_per_tok", 1}}), UnsupportedConfig, "num_experts_per_tok");
+    check_refused(with({{"router_jitter_noise", -0.1}}), CorruptFile, "router_jitter_noise");
+    check_refused(with({{"rope_parameters", {{"rope_type", "linear"}, {"factor", 2}}}}), UnsupportedConfig,
+                  "rope_type");
+    check_refused(load_golden_with("phimoe_window_odd", {{"attention_bias", true}}), MissingTensor, "q_proj.bias");
+    check_refused(load_golden_with("phimoe_window_odd", {{"lm_head_bias", true}}), MissingTensor, "lm_head.bias");
+    check_refused(models::scorer_of(must(with(json::object())), {.yes = 7, .no = 9}), UnsupportedConfig, "bias");
+
+    const auto with_rope = [](const char* field, const json& value) {
+        return load_golden_with("phimoe_longrope", {{"rope_parameters", {{field, value}}}});
+    };
+    const auto stretched = must(with_rope("attention_factor", 7)).config();  // which the scales stand in place of
+    CHECK(stretched.ropes[0].scale == 1.25);
+    REQUIRE(stretched.extended_ropes.size() == 1);
+    CHECK(stretched.extended_ropes[0].scale == 0.75);
+    check_refused(with_rope("short_mscale", nullptr), CorruptFile, "short_mscale");
+    check_refused(with_rope("long_mscale", nullptr), CorruptFile, "long_mscale");
+    check_refused(with_rope("long_mscale", 0), CorruptFile, "long_mscale");
+}
+
+TEST_CASE("Phi-3.5-MoE's router is found under the name that transformers 5 has in memory", "[models][decoder]") {
+    const auto as_filed = must(load_golden_with("phimoe", json::object()));
+    const auto renamed = must(load_renamed("phimoe", [](std::string name) {
+        for (const auto& [from, to] :
+             {std::pair{"block_sparse_moe.gate", "mlp.router"}, std::pair{"block_sparse_moe.", "mlp."}})
+            if (const auto at = name.find(from); at != name.npos) name.replace(at, std::string_view(from).size(), to);
+        return name;
+    }));
+    CHECK(renamed.notes.empty());
+    for (const auto part : {&models::ExpertWeights::gate, &models::ExpertWeights::down})
+        CHECK(std::ranges::equal((renamed.weights().layers[1].experts.*part)[2].bytes,
+                                 (as_filed.weights().layers[1].experts.*part)[2].bytes));
+}
+
 TEST_CASE("layers are those with experts that the config names", "[models][decoder]") {
     const auto layers_of = [](const std::string& name) {
         std::string layers;
