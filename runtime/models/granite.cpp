@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Granite 3 (IBM 2024): Llama with factors of its own for embeddings, scores, what layers add and logits; and its mixtures of experts, some
 // with an expert of all tokens beside those that are chosen. Granite 4 (2025): the same in a hybrid, most of whose layers are Mamba-2.
+// Bamba (IBM, Princeton, CMU and UIUC 2024): the hybrid without the factors, half of a head turned.
 #include <algorithm>
 
 #include "core/try.hpp"
@@ -105,6 +106,22 @@ Result<void> read_hybrid_layers(const Config& config, DecoderConfig& c) {
     return c.keeps_states() ? read_scan(config, c) : Result<void>();
 }
 
+/// Those of Bamba that attend; half of a head is turned there, of which transformers asks nothing.
+Result<void> read_bamba_layers(const Config& config, DecoderConfig& c, LlamaLayout& layout) {
+    VKFORMER_TRY(const auto attending, config.token_ids("attn_layer_indices"));
+    for (std::size_t i = 0; i < c.layers.size(); ++i) {
+        if (std::ranges::find(attending, static_cast<std::int32_t>(i)) != attending.end()) continue;
+        c.layers[i].mixer = Mixer::selective_scan;
+        c.layers[i].rope.reset();
+    }
+    VKFORMER_TRY(const auto turned, config.unsigned_integer("attn_rotary_emb", {.fallback = c.head_dim / 2}));
+    if (turned != c.head_dim / 2) return config.unsupported("attn_rotary_emb", "half of a head");
+    layout.dense = "feed_forward.";
+    layout.feed_forward_norm = "pre_ff_layernorm";
+    layout.final_norm = "final_layernorm";
+    return c.keeps_states() ? read_scan(config, c) : Result<void>();
+}
+
 Result<void> read_mixer(const WeightReader& read, const DecoderConfig& c, const LlamaLayout& layout,
                         const std::string& layer, std::size_t index, DecoderWeights::Layer& l) {
     if (c.layers[index].mixer == Mixer::attention)
@@ -115,7 +132,7 @@ Result<void> read_mixer(const WeightReader& read, const DecoderConfig& c, const 
 /// With which experts a config has layers, if any, and which feed-forward layers all tokens go through.
 Result<void> read_feed_forward(const Config& config, const std::string& type, DecoderConfig& c, LlamaLayout& layout) {
     const bool is_hybrid = type == "granitemoehybrid", has_shared = is_hybrid || type == "granitemoeshared";
-    if (type == "granite") {
+    if (type == "granite" || type == "bamba") {
         VKFORMER_TRY(layout.feed_forward_bias, config.boolean("mlp_bias", false));
         return {};
     }
@@ -161,17 +178,21 @@ Result<DecoderParts> load_granite(const Config& config, const formats::Weights& 
     VKFORMER_TRY(layout.attention_bias, config.boolean("attention_bias", false));
     VKFORMER_TRY(layout.tied, config.boolean("tie_word_embeddings", false));
     layout.output_bias = layout.attention_bias;
-    if (type == "granitemoehybrid") {
-        VKFORMER_CHECK(read_hybrid_layers(config, c));
+    const bool is_bamba = type == "bamba";
+    if (is_bamba || type == "granitemoehybrid") {
+        VKFORMER_CHECK(is_bamba ? read_bamba_layers(config, c, layout) : read_hybrid_layers(config, c));
         VKFORMER_TRY(layout.convolution_bias, config.boolean("mamba_conv_bias", true));
         VKFORMER_TRY(layout.projection_bias, config.boolean("mamba_proj_bias", false));
         layout.read_mixer = read_mixer;
     }
     if (std::ranges::any_of(c.layers, [](const DecoderConfig::Layer& layer) { return layer.rope.has_value(); })) {
-        VKFORMER_TRY(const Rope rope, read_rope(config, c));
+        VKFORMER_TRY(const Rope rope,
+                     read_rope(config, c, {.turns_part = is_bamba, .turned_part = is_bamba ? 0.5 : 1}));
+        if (is_bamba && 4 * rope.frequencies.size() != c.head_dim)
+            return config.unsupported("partial_rotary_factor", "0.5");
         c.ropes = {rope};
     }
-    VKFORMER_CHECK(read_multipliers(config, c));
+    if (!is_bamba) VKFORMER_CHECK(read_multipliers(config, c));
     VKFORMER_CHECK(read_feed_forward(config, type, c, layout));
     const std::string prefix = find_prefix(weights, "model.", "embed_tokens.weight");
     VKFORMER_TRY(parts.weights, read_llama_weights(weights, c, layout, prefix));

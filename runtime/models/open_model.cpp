@@ -109,6 +109,7 @@ constexpr Family<Decoder> kDecoders[] = {
     {"granitemoe", &decoder<load_granite>, kGgufGraniteMoe.name, &decoder_file<kGgufGraniteMoe>},
     {"granitemoeshared", &decoder<load_granite>},  // its files are granitemoe's
     {"granitemoehybrid", &decoder<load_granite>, kGgufGraniteHybrid.name, &decoder_file<kGgufGraniteHybrid>},
+    {"bamba", &decoder<load_granite>},
     {"lfm2", &decoder<load_lfm2>, kGgufLfm2.name, &decoder_file<kGgufLfm2>},
     {"lfm2_moe", &decoder<load_lfm2>, kGgufLfm2Moe.name, &decoder_file<kGgufLfm2Moe>},
     {"nemotron_h", &decoder<load_nemotron_h>, kGgufNemotronH.name, &decoder_file<kGgufNemotronH>},

@@ -43,7 +43,7 @@ constexpr Known kFields[] = {
     // A decoder's own: there is no encoder that it could look at, and rows of attention heads that are gone would not fit their shapes.
     {"llama mistral smollm3 qwen2 qwen3 gemma gemma2 gemma3_text gemma3 phi3 mixtral qwen2_moe qwen3_moe olmoe "
      "gpt_oss granite granitemoe granitemoeshared granitemoehybrid lfm2 lfm2_moe nemotron_h qwen3_next qwen3_5 "
-     "qwen3_5_text qwen3_5_moe qwen3_5_moe_text deepseek_v2 deepseek_v3 phimoe",
+     "qwen3_5_text qwen3_5_moe qwen3_5_moe_text deepseek_v2 deepseek_v3 phimoe bamba",
      "is_decoder is_encoder_decoder add_cross_attention pruned_heads"},
     {"gpt2", "is_decoder is_encoder_decoder pruned_heads"},  // its heads' rows lie together: the shapes tell
     {"marian bart mbart m2m_100 t5 mt5 umt5 whisper", "is_decoder is_encoder_decoder add_cross_attention"},
@@ -97,6 +97,9 @@ constexpr Known kFields[] = {
     {"granitemoe granitemoeshared", "position_embedding_type"},
     {"granitemoehybrid",
      "init_method mamba_chunk_size time_step_min time_step_max rope_parameters rope_theta num_experts_per_tok"},
+    {"bamba",  // rope_parameters have a partial_rotary_factor, too
+     "partial_rotary_factor mamba_chunk_size time_step_min time_step_max num_logits_to_keep z_loss_coefficient "
+     "use_mamba_kernels"},
     {"lfm2 lfm2_moe",
      "block_multiple_of block_ffn_dim_multiplier block_dim block_mlp_init_scale block_norm_eps block_out_init_scale "
      "block_use_swiglu block_use_xavier_init conv_dim conv_dim_out conv_use_xavier_init use_pos_enc num_heads"},

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes decoders/granite*/: tiny random Granite models, dense, mixtures of experts and hybrids, as make_decoders.py writes those of other
-families.
+"""Writes decoders/granite*/ and decoders/bamba*/: tiny random Granite models, dense, mixtures of experts and hybrids, and Bamba's, as
+make_decoders.py writes those of other families.
 
     python3 tests/goldens/make_granite.py [--out DIR] [case ...]
 
-Made with transformers 5.12.1, whose Mamba-2 is float32 in a model of whatever type: here it is float64 as the rest.
+Made with transformers 5.12.1, whose Mamba-2 is float32 in a model of whatever type: here it is float64 as the rest. Its Bamba turns whole
+heads where positions are not scaled; here half of each is turned, as by 4.57 and as the published models were trained.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import warnings
 
 import torch
 import transformers
+from transformers.models.bamba import modeling_bamba as bamba
 from transformers.models.granitemoehybrid import modeling_granitemoehybrid as hybrid
 
 import make_decoders
@@ -58,6 +60,20 @@ def cases():
                                                      shared_intermediate_size=18, position_embedding_type="rope", rope_parameters=rope,
                                                      **more, **odd), torch.float32, std=0.2)  # fmt: skip
 
+    yield Case("bamba", 251, llama_like(t.BambaConfig, 3, 1, 12, 25, 33, 3, attn_layer_indices=[1], mamba_n_heads=5, mamba_d_head=10,
+                                        mamba_d_state=7, mamba_chunk_size=16, rope_parameters=rope | dict(rope_theta=300.0)), torch.float32, len=21, std=0.25)  # fmt: skip
+    yield Case("bamba_grouped_biased", 252, llama_like(t.BambaConfig, 2, 2, 8, 24, 29, 3, attn_layer_indices=[0, 2], mamba_n_heads=4,
+                                                       mamba_d_head="auto", mamba_n_groups=2, mamba_d_state=9, mamba_d_conv=3, mamba_chunk_size=8,
+                                                       mamba_conv_bias=False, mamba_proj_bias=True, attention_bias=True, mlp_bias=True,
+                                                       tie_word_embeddings=True, time_step_limit=(0.4, 0.9),
+                                                       rope_parameters=dict(rope_type="linear", rope_theta=500.0, factor=2.5)),
+               torch.bfloat16, std=0.2)  # fmt: skip
+
+
+def half_turned(config, device=None, seq_len=None):
+    dim = int(config.head_dim * config.rope_parameters["partial_rotary_factor"])
+    return 1.0 / config.rope_parameters["rope_theta"] ** (torch.arange(0, dim, 2).float() / dim), 1.0
+
 
 def make_model(case):
     """Embeddings so that a token's own does not decide what follows it, and decays so that a state holds for some tokens."""
@@ -68,7 +84,8 @@ def make_model(case):
                 p.uniform_(-2.0, 1.0)
             if name.endswith("dt_bias"):
                 p.uniform_(-2.0, 0.5)
-        model.get_input_embeddings().weight.mul_(case.config.residual_multiplier / case.config.embedding_multiplier)
+        if "granite" in case.name:
+            model.get_input_embeddings().weight.mul_(case.config.residual_multiplier / case.config.embedding_multiplier)
     return model
 
 
@@ -80,6 +97,9 @@ def main():
     warnings.filterwarnings("ignore")
     make_double(hybrid, "GraniteMoeHybridMambaLayer", "torch_forward")
     make_double(hybrid, "GraniteMoeHybridRMSNormGated", "forward")
+    make_double(bamba, "BambaMixer", "torch_forward")
+    make_double(bamba, "BambaRMSNormGated", "forward")
+    bamba.BambaRotaryEmbedding.compute_default_rope_parameters = staticmethod(half_turned)
     for case in cases():
         if not args.cases or case.name in args.cases:
             make_decoders.write(case, args.out / case.name, make=make_model)

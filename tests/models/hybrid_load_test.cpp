@@ -51,6 +51,39 @@ TEST_CASE("a hybrid of Granite is what its config says, or refused by the field"
     check_refused(with({{"num_local_experts", 2}}), MissingTensor, "block_sparse_moe");
 }
 
+TEST_CASE("Bamba is what its config says, or refused by the field", "[models][decoder][errors]") {
+    using Mixer = models::DecoderConfig::Mixer;
+    const auto with = [](const json& fields) { return load_golden_with("bamba", fields); };
+    const auto as_filed = must(with(json::object())).config();
+    CHECK(as_filed.layers[0].mixer == Mixer::selective_scan);
+    CHECK(as_filed.layers[1].mixer == Mixer::attention);
+    CHECK(as_filed.layers[1].rope == 0);
+    CHECK(as_filed.ropes[0].frequencies.size() == 3);  // of 12 elements six are turned
+    const json published = {{"attn_rotary_emb", 6},
+                            {"partial_rotary_factor", 0.5},
+                            {"use_mamba_kernels", true},
+                            {"mamba_d_head", "auto"},
+                            {"time_step_limit", nullptr}};
+    CHECK(must(with(published)).notes.empty());
+
+    check_refused(with({{"attn_rotary_emb", 12}}), UnsupportedConfig, "attn_rotary_emb");
+    check_refused(with({{"rope_parameters", {{"partial_rotary_factor", 1.0}}}}), UnsupportedConfig,
+                  "partial_rotary_factor");
+    check_refused(with({{"rope_parameters", nullptr}, {"partial_rotary_factor", 1}}), UnsupportedConfig,
+                  "partial_rotary_factor");
+    check_refused(with({{"attn_layer_indices", {1, 2}}}), MissingTensor, "layers.2.self_attn");
+    check_refused(with({{"attn_layer_indices", nullptr}}), MissingTensor, "layers.1.mamba");
+    check_refused(with({{"mamba_n_groups", 5}}), ShapeMismatch, "mamba.in_proj");
+    check_refused(with({{"hidden_act", "gelu"}}), UnsupportedConfig, "hidden_act");
+    check_refused(with({{"mlp_bias", true}}), MissingTensor, "feed_forward.gate_proj.bias");
+    check_refused(with({{"attention_bias", true}}), MissingTensor, "q_proj.bias");
+    check_refused(with({{"mamba_proj_bias", true}}), MissingTensor, "mamba.in_proj.bias");
+    const auto limited = must(load_golden_with("bamba_grouped_biased", json::object())).config().scan;
+    CHECK(limited.least_step == 0.4f);
+    CHECK(limited.most_step == 0.9f);
+    CHECK(limited.norm_groups == 1);
+}
+
 TEST_CASE("Nemotron-H is what its config says, or refused by the field", "[models][decoder][errors]") {
     using Mixer = models::DecoderConfig::Mixer;
     const auto with = [](const json& fields) { return load_golden_with("nemotron_h", fields); };

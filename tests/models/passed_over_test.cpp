@@ -187,6 +187,7 @@ TEST_CASE("fields of published configs that change nothing are not told of", "[m
     known("bert", {"sbert_ce_default_activation_function", "sentence_transformers", "sentence_transformers.version"});
     known("clip", {"text_config_dict.dropout", "vision_config_dict.projection_dim", "text_config"});
     known("gemma2", {"hidden_act", "sliding_window_size"});
+    known("bamba", {"use_mamba_kernels", "num_logits_to_keep"});
     known("gpt_oss", {"experts_per_token", "initial_context_length"});
     known("qwen3_5", {"text_config.rope_parameters.mrope_section", "text_config.mamba_ssm_dtype"});
     known("llama", {"quantization_config.act_group_aware", "quantization_config.disable_exllama", "rope_interleaved"});
