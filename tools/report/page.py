@@ -199,7 +199,8 @@ def serving_section(report, picture):
         {longest:.0f} tokens, no two alike, 64 tokens generated, streamed. {turns}; the ratio is that of tokens per second within a
         turn. The last column: tokens per second while all clients write, behind some 64 tokens and up to 128, and how much that is of what
         `bench model --batch` decodes without a server."""
-    return "Many clients of a server", wrapped(text), listed
+    weights = {row["weights"] for row in rows}
+    return "Many clients of a server" + (f", {WEIGHTS[rows[0]['weights']]}" if len(weights) == 1 else ""), wrapped(text), listed
 
 
 def translation_section(report, picture):
