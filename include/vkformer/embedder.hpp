@@ -64,6 +64,11 @@ public:
     /// the options); NoVulkanLoader, NoDevice, MissingFeature (of the device). Never falls back to another device.
     static Result<Embedder> load(const std::filesystem::path& folder, const EmbedderOptions& options = {});
 
+    /// Another one of the same model for another thread: it shares the weights, in the device's memory too, and has programs and
+    /// caches of its own; either may end first. It has the same options: on_progress and should_stop are called by both, on the thread
+    /// whose call it is. Not while this one is at work. Errors: DeviceLost, Vulkan, out of memory.
+    Result<Embedder> twin() const;
+
     Embedder(Embedder&&) noexcept;
     Embedder& operator=(Embedder&&) noexcept;
     ~Embedder();
@@ -111,6 +116,9 @@ class VKFORMER_API CrossEncoder {
 public:
     /// Errors: as of Embedder::load; UnsupportedConfig also for a model without a classification head.
     static Result<CrossEncoder> load(const std::filesystem::path& folder, const EncoderOptions& options = {});
+
+    /// As of Embedder.
+    Result<CrossEncoder> twin() const;
 
     CrossEncoder(CrossEncoder&&) noexcept;
     CrossEncoder& operator=(CrossEncoder&&) noexcept;

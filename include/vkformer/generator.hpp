@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "vkformer/constraint.hpp"
+#include "vkformer/device_memory.hpp"
 #include "vkformer/export.h"
 #include "vkformer/log_probs.hpp"
 #include "vkformer/offload.hpp"
@@ -198,6 +199,11 @@ public:
     /// it changes and the model has no place for. Never falls back to another device.
     static Result<Generator> load(const std::filesystem::path& path, const GeneratorOptions& options = {});
 
+    /// Another one of the same model for another thread: it shares the weights, in the device's memory too, and has programs and
+    /// caches of its own; either may end first. It has the same options: on_progress and should_stop are called by both, on the thread
+    /// whose call it is. Not while this one is at work. Errors: DeviceLost, Vulkan, out of memory.
+    Result<Generator> twin() const;
+
     Generator(Generator&&) noexcept;
     Generator& operator=(Generator&&) noexcept;
     ~Generator();
@@ -247,6 +253,7 @@ public:
     /// What the model's files say that was passed over because nobody knows what it does: fields, keys and tensors, a sentence each. None
     /// of files that are understood to the last field; whoever wants no others refuses a model that has some.
     const std::vector<std::string>& notes() const noexcept;
+    DeviceMemory memory() const;  ///< may be called from any thread
 
 private:
     struct Impl;

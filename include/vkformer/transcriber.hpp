@@ -108,6 +108,11 @@ public:
     /// UnsupportedConfig where the model does not hear 16000 samples a second. Never falls back to another device.
     static Result<Transcriber> load(const std::filesystem::path& folder, const TranscriberOptions& options = {});
 
+    /// Another one of the same model for another thread, with the language and the speech detection of now: it shares the weights, in the device's memory too, and has programs and
+    /// caches of its own; either may end first. It has the same options: on_progress and should_stop are called by both, on the thread
+    /// whose call it is. Not while this one is at work. Errors: DeviceLost, Vulkan, out of memory.
+    Result<Transcriber> twin() const;
+
     Transcriber(Transcriber&&) noexcept;
     Transcriber& operator=(Transcriber&&) noexcept;
     ~Transcriber();

@@ -100,6 +100,11 @@ public:
     /// another device.
     static Result<Translator> load(const std::filesystem::path& folder, const TranslatorOptions& options = {});
 
+    /// Another one of the same model for another thread, with the languages of now: it shares the weights, in the device's memory too, and has programs and
+    /// caches of its own; either may end first. It has the same options: on_progress and should_stop are called by both, on the thread
+    /// whose call it is. Not while this one is at work. Errors: DeviceLost, Vulkan, out of memory.
+    Result<Translator> twin() const;
+
     Translator(Translator&&) noexcept;
     Translator& operator=(Translator&&) noexcept;
     ~Translator();

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "vkformer/attention_weights.hpp"
+#include "vkformer/device_memory.hpp"
 #include "vkformer/embedder.hpp"
 #include "vkformer/export.h"
 #include "vkformer/image.hpp"
@@ -38,6 +39,11 @@ public:
     /// another device.
     static Result<ImageClassifier> load(const std::filesystem::path& folder, const VisionOptions& options = {});
 
+    /// Another one of the same model for another thread: it shares the weights, in the device's memory too, and has programs and
+    /// caches of its own; either may end first. It has the same options: on_progress and should_stop are called by both, on the thread
+    /// whose call it is. Not while this one is at work. Errors: DeviceLost, Vulkan, out of memory.
+    Result<ImageClassifier> twin() const;
+
     ImageClassifier(ImageClassifier&&) noexcept;
     ImageClassifier& operator=(ImageClassifier&&) noexcept;
     ~ImageClassifier();
@@ -60,6 +66,7 @@ public:
     /// What the model's files say that was passed over because nobody knows what it does: fields, keys and tensors, a sentence each. None
     /// of files that are understood to the last field; whoever wants no others refuses a model that has some.
     const std::vector<std::string>& notes() const noexcept;
+    DeviceMemory memory() const;  ///< may be called from any thread
 
 private:
     struct Impl;
@@ -78,6 +85,9 @@ class VKFORMER_API ImageEmbedder {
 public:
     /// Errors: as of ImageClassifier::load, for a model with or without a classification head.
     static Result<ImageEmbedder> load(const std::filesystem::path& folder, const ImageEmbedderOptions& options = {});
+
+    /// As of ImageClassifier.
+    Result<ImageEmbedder> twin() const;
 
     ImageEmbedder(ImageEmbedder&&) noexcept;
     ImageEmbedder& operator=(ImageEmbedder&&) noexcept;
@@ -107,6 +117,7 @@ public:
     /// What the model's files say that was passed over because nobody knows what it does: fields, keys and tensors, a sentence each. None
     /// of files that are understood to the last field; whoever wants no others refuses a model that has some.
     const std::vector<std::string>& notes() const noexcept;
+    DeviceMemory memory() const;  ///< may be called from any thread
 
 private:
     struct Impl;

@@ -89,6 +89,9 @@ struct CommonOptions {
 template <class Model>
 nb::class_<Held<Model>> bind_held(nb::module_& module, const char* name) {
     return nb::class_<Held<Model>>(module, name)
+        .def(
+            "twin", [](Held<Model>& held) { return new Held<Model>(typename Held<Model>::TwinOf{held}); },
+            nb::rv_policy::take_ownership)
         .def("close", &Held<Model>::close)
         .def("is_closed", &Held<Model>::is_closed)
         .def("device", [](Held<Model>& held) { return text(held.model().device()); })

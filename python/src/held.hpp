@@ -41,6 +41,19 @@ private:
 /// What comes back from Python while the library works: whether to go on, and what a callback has raised.
 class Watch {
 public:
+    /// Whose call runs on this thread, for callbacks that several models share; null: none does.
+    static Watch* here() noexcept { return here_; }
+    class Here {
+    public:
+        explicit Here(Watch& watch) noexcept : outer_(std::exchange(here_, &watch)) {}
+        Here(const Here&) = delete;
+        Here& operator=(const Here&) = delete;
+        ~Here() { here_ = outer_; }
+
+    private:
+        Watch* outer_;
+    };
+
     void begin(const Stop* stop) noexcept {
         stop_ = stop;
         error_ = nullptr;
@@ -74,29 +87,44 @@ public:
     }
 
 private:
+    static inline thread_local Watch* here_ = nullptr;
     const Stop* stop_ = nullptr;
     std::exception_ptr error_;
 };
 
+/// What `call` results in, without the GIL.
+template <class Call>
+auto watched(Watch& watch, const Stop* stop, const Call& call) {
+    watch.begin(stop);
+    auto result = [&] {
+        nb::gil_scoped_release no_gil;
+        const Watch::Here here(watch);
+        return call();
+    }();
+    watch.end();
+    return value_of(std::move(result));
+}
+
 template <class Model>
 class Held {
 public:
-    /// `load` makes the Result of the model; `options` are watched.
+    /// `options` are watched, by whichever of the model and its twins is at work.
     template <class Options>
     Held(const std::string& path, Options options, const nb::object& on_progress) : on_progress_(on_progress) {
-        Watch* const watch = watch_.get();
-        options.should_stop = [watch] { return watch->should_stop(); };
+        options.should_stop = [] { return Watch::here() && Watch::here()->should_stop(); };
         if (!on_progress.is_none())
-            options.on_progress = [watch, told = on_progress.ptr()](const std::string& message) {
-                watch->call(true, [&] { return nb::handle(told)(message), true; });
+            options.on_progress = [told = on_progress.ptr()](const std::string& message) {
+                if (!Watch::here()) return;
+                Watch::here()->call(true, [&] { return nb::handle(told)(message), true; });
             };
-        watch->begin(nullptr);
-        auto loaded = [&] {
-            nb::gil_scoped_release no_gil;
-            return Model::load(path, options);
-        }();
-        watch->end();
-        model_.emplace(value_of(std::move(loaded)));
+        model_.emplace(watched(*watch_, nullptr, [&] { return Model::load(path, options); }));
+    }
+    struct TwinOf {
+        Held& held;
+    };
+    explicit Held(TwinOf of) : on_progress_(of.held.on_progress_) {
+        Model& model = of.held.model();
+        model_.emplace(watched(*watch_, nullptr, [&] { return model.twin(); }));
     }
     Held(const Held&) = delete;
     Held& operator=(const Held&) = delete;
@@ -122,21 +150,15 @@ public:
     template <class Call>
     auto run(const Stop* stop, const Call& call) {
         Model& model = this->model();
-        watch_->begin(stop);
-        auto result = [&] {
-            nb::gil_scoped_release no_gil;
-            return call(model);
-        }();
-        watch_->end();
-        return value_of(std::move(result));
+        return watched(*watch_, stop, [&] { return call(model); });
     }
 
 private:
     bool is_foreign() const noexcept { return getpid() != process_; }
 
     pid_t process_ = getpid();
-    std::unique_ptr<Watch> watch_ = std::make_unique<Watch>();  // the model's options point to it
-    nb::object on_progress_;                                    // the model calls it, its first call too
+    std::unique_ptr<Watch> watch_ = std::make_unique<Watch>();
+    nb::object on_progress_;  // the model calls it, its first call too
     std::optional<Model> model_;
 };
 

@@ -26,15 +26,9 @@ void bind_voice_activity(nb::module_& module) {
             nb::arg("max_speech_duration_s"), nb::arg("min_silence_duration_ms"), nb::arg("speech_pad_ms"));
 
     // Calls are no model's: each has a watch of its own.
-    const auto watched = [](const auto& call) {
+    const auto stoppable = [](const auto& call) {
         Watch watch;
-        watch.begin(nullptr);
-        auto result = [&] {
-            nb::gil_scoped_release no_gil;
-            return call([&] { return watch.should_stop(); });
-        }();
-        watch.end();
-        return value_of(std::move(result));
+        return watched(watch, nullptr, [&] { return call([&] { return watch.should_stop(); }); });
     };
     using Detector = VoiceActivityDetector;
     nb::class_<Detector>(module, "VoiceActivityDetector")
@@ -42,17 +36,17 @@ void bind_voice_activity(nb::module_& module) {
                             const nb::bytes& path) { new (self) Detector(value_of(Detector::load(path_of(path)))); })
         .def(
             "probabilities",
-            [watched](const Detector& self, const Samples& samples) {
-                auto found = watched([&](const auto& stop) { return self.probabilities(span_of(samples), stop); });
+            [stoppable](const Detector& self, const Samples& samples) {
+                auto found = stoppable([&](const auto& stop) { return self.probabilities(span_of(samples), stop); });
                 const std::size_t frames = found.size();
                 return array(std::move(found), {frames});
             },
             nb::arg("samples").noconvert())
         .def(
             "speech_timestamps",
-            [watched](const Detector& self, const Samples& samples, const VadOptions& options) {
-                const auto found =
-                    watched([&](const auto& stop) { return self.speech_timestamps(span_of(samples), options, stop); });
+            [stoppable](const Detector& self, const Samples& samples, const VadOptions& options) {
+                const auto found = stoppable(
+                    [&](const auto& stop) { return self.speech_timestamps(span_of(samples), options, stop); });
                 nb::list regions;
                 for (const SampleRange& region : found) regions.append(nb::make_tuple(region.start, region.end));
                 return regions;

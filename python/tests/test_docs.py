@@ -64,7 +64,7 @@ def test_examples_run(
     for name in ("translator", "generator", "embedder", "reranker", "transcriber", "classifier", "clip"):
         names[name].close()
     printed = capsys.readouterr().out
-    assert printed.count("2021-03-04") == 4
+    assert printed.count("2021-03-04") == 5
     assert len(names["transcription"].segments) > 0
 
 

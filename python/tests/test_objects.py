@@ -67,6 +67,61 @@ def test_two_threads_share_a_model(call: tuple[Load, Callable[[Any], Any]]) -> N
         assert found == [expected] * 10
 
 
+def test_twins_share_a_model_and_not_their_turns(call: tuple[Load, Callable[[Any], Any]]) -> None:
+    load, use = call
+    first = load()
+    expected = use(first)
+    twins = [first.twin(), first.twin().twin()]
+    assert all(type(twin) is type(first) and twin.device == first.device for twin in twins)
+    found: dict[int, list[Any]] = {}
+
+    def work(model: Any) -> None:
+        found[id(model)] = [use(model) for _ in range(5)]
+
+    workers = [threading.Thread(target=work, args=(model,)) for model in (first, *twins)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert found == {id(model): [expected] * 5 for model in (first, *twins)}
+    first.close()
+    with pytest.raises(ValueError, match="closed"):
+        first.twin()
+    del first
+    gc.collect()
+    assert [use(twin) for twin in twins] == [expected] * 2
+    assert not any(twin.closed for twin in twins)
+
+
+def test_what_a_twin_is_told_and_stops_is_its_own() -> None:
+    told: list[str] = []
+    first = vkformer.Generator(TEXTS, "cpu", plain_shaders=True, on_progress=told.append)
+    twin = first.twin()
+    begun = threading.Event()
+    stopped: list[BaseException] = []
+
+    def endless() -> None:
+        try:
+            while True:
+                for _ in twin.stream("Once upon a time", max_tokens=200, ignore_end=True):
+                    begun.set()
+        except BaseException as error:
+            stopped.append(error)
+
+    thread = threading.Thread(target=endless)
+    thread.start()
+    assert begun.wait(10)
+    for _ in range(3):
+        assert first.generate("Hello", max_tokens=2).tokens  # at work beside it
+    first.close()
+    del first
+    gc.collect()
+    assert thread.is_alive()
+    twin.close()
+    thread.join(10)
+    assert not thread.is_alive() and len(stopped) == 1
+
+
 def test_the_gil_is_free_while_the_library_works() -> None:
     ticks = 0
     with vkformer.Translator(DATES, "cpu", plain_shaders=True, batch=1) as translator:

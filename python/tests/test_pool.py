@@ -32,6 +32,16 @@ def test_results_are_those_of_one_model_in_order(device: str) -> None:
         assert list(pool.map(vkformer.Translator.translate, [])) == []
 
 
+def test_twins_share_work(device: str) -> None:
+    for place in ("cpu", device):
+        (first,) = translators(1, place)
+        expected = [t.text for t in first.translate(DAYS)]
+        with vkformer.Pool([first, first.twin(), first.twin()]) as pool:
+            for batch in (1, 5):
+                assert [t.text for t in pool.map(vkformer.Translator.translate, DAYS, batch=batch)] == expected
+        assert first.closed
+
+
 def test_a_slow_model_holds_up_nobody_but_the_order() -> None:
     with vkformer.Pool(translators(2)) as pool:
         slow = pool.models[0]

@@ -2,6 +2,7 @@
 """What all models have: one call at a time, calls in other threads for asyncio, and an end."""
 
 import asyncio
+import copy
 import os
 import threading
 import warnings
@@ -43,6 +44,7 @@ class CommonArguments(TypedDict, total=False):
 class Held(Protocol):
     """A model of the extension module."""
 
+    def twin(self) -> Self: ...
     def close(self) -> None: ...
     def is_closed(self) -> bool: ...
     def device(self) -> str: ...
@@ -100,13 +102,16 @@ class Model(Generic[Core]):
     """
 
     def __init__(self, core: Core) -> None:
+        self._begin(core)
+        for note in core.notes():
+            warnings.warn(note, UnknownFieldWarning, stacklevel=3)  # where the model's class is called
+
+    def _begin(self, core: Core) -> None:
         self._core = core
         self._lock = CallLock()
         self._process = os.getpid()
         self._pumps: "weakref.WeakSet[Pump]" = weakref.WeakSet()
         self._stop: _core.Stop | None = None  # of the call that runs
-        for note in core.notes():
-            warnings.warn(note, UnknownFieldWarning, stacklevel=3)  # where the model's class is called
 
     @property
     def device(self) -> str:
@@ -116,6 +121,17 @@ class Model(Generic[Core]):
     @property
     def closed(self) -> bool:
         return self._core.is_closed()
+
+    def twin(self) -> Self:
+        """Another one of the same model, on the same device and with the same options, for another thread.
+
+        Both share the weights, in the device's memory too; programs and caches are each one's own, and either may be closed
+        first. Waits for what runs. ``vkformer.Pool`` runs several.
+        Raises: ValueError (the model is closed), DeviceLostError, VulkanError, OutOfDeviceMemoryError.
+        """
+        made = copy.copy(self)
+        made._begin(self._run(lambda stop: self._core.twin()))
+        return made
 
     def close(self) -> None:
         """Stops what streams, waits for what runs, and gives memory and device back. Every later call is a ValueError."""

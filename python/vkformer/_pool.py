@@ -27,8 +27,8 @@ _live: "weakref.WeakSet[Pool[Any]]" = weakref.WeakSet()
 class Pool(Generic[M]):
     """Models that share work: each takes the next piece when it has done the one before, so that faster ones take more.
 
-    models: of one class and one model, say, on different devices; the pool closes them when it ends. Each has weights of
-        its own, those on one device too.
+    models: of one class and one model, say, on different devices; the pool closes them when it ends. Those on one device
+        share weights where they are twins (``model.twin()``).
 
     ``close()``, or the end of a ``with`` block, stops what runs and cancels what waits. Use models through the pool alone.
     After a fork the child cannot use the pool of its parent.

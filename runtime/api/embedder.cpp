@@ -87,7 +87,7 @@ Embedder::~Embedder() = default;
 std::size_t Embedder::dimension() const noexcept { return impl_->dimension; }
 std::size_t Embedder::max_length() const noexcept { return impl_->runner.max_length(); }
 const std::string& Embedder::pooling() const noexcept { return impl_->pooling; }
-const std::string& Embedder::device() const noexcept { return impl_->runner.device(); }
+const std::string& Embedder::device() const noexcept { return impl_->runner.device()->description; }
 const std::vector<std::string>& Embedder::notes() const noexcept { return impl_->runner.encoder().notes; }
 DeviceMemory Embedder::memory() const { return impl_->runner.memory(); }
 
@@ -113,6 +113,15 @@ Result<Embedder> Embedder::load(const std::filesystem::path& folder, const Embed
                                                 .pooling = std::move(pooling),
                                                 .lower_case = lower_case,
                                                 .dimension = dimension}));
+}
+
+Result<Embedder> Embedder::twin() const {
+    VKFORMER_TRY(auto device, api::twin_of(impl_->runner.device()));
+    return Embedder(std::make_unique<Impl>(Impl{.runner = impl_->runner.twin(std::move(device)),
+                                                .prompt = impl_->prompt,
+                                                .pooling = impl_->pooling,
+                                                .lower_case = impl_->lower_case,
+                                                .dimension = impl_->dimension}));
 }
 
 Result<std::vector<Embedding>> Embedder::embed(std::span<const std::string> texts, const Progress& progress) {
@@ -147,7 +156,7 @@ CrossEncoder::~CrossEncoder() = default;
 
 std::size_t CrossEncoder::labels() const noexcept { return impl_->runner.encoder().config().labels; }
 std::size_t CrossEncoder::max_length() const noexcept { return impl_->runner.max_length(); }
-const std::string& CrossEncoder::device() const noexcept { return impl_->runner.device(); }
+const std::string& CrossEncoder::device() const noexcept { return impl_->runner.device()->description; }
 const std::vector<std::string>& CrossEncoder::notes() const noexcept { return impl_->runner.encoder().notes; }
 DeviceMemory CrossEncoder::memory() const { return impl_->runner.memory(); }
 
@@ -183,6 +192,11 @@ Result<CrossEncoder> CrossEncoder::load(const std::filesystem::path& folder, con
     VKFORMER_TRY(auto head, api::score_head(folder, encoder));
     VKFORMER_TRY(auto runner, api::EncoderRunner::load(folder, std::move(encoder), std::move(head), 0, options));
     return CrossEncoder(std::make_unique<Impl>(Impl{.runner = std::move(runner)}));
+}
+
+Result<CrossEncoder> CrossEncoder::twin() const {
+    VKFORMER_TRY(auto device, api::twin_of(impl_->runner.device()));
+    return CrossEncoder(std::make_unique<Impl>(Impl{.runner = impl_->runner.twin(std::move(device))}));
 }
 
 Result<void> CrossEncoder::check(const TextPair& pair) const {

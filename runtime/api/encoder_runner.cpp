@@ -72,7 +72,7 @@ Result<EncoderRunner> EncoderRunner::load(const std::filesystem::path& folder, m
     const std::uint32_t positions = encoder.config().max_positions;
     runner.max_length_ = max_length == 0 ? positions : std::min(max_length, positions);
     VKFORMER_TRY(runner.tokenizer_, text::load_tokenizer(folder));
-    runner.encoder_ = std::make_unique<models::Encoder>(std::move(encoder));
+    runner.encoder_ = std::make_shared<const models::Encoder>(std::move(encoder));
     if (opening) {
         VKFORMER_TRY(auto opened,
                      opening->get([&] { return encoder_workload(*runner.encoder_, head, dtype_of(options)); }));
@@ -83,6 +83,18 @@ Result<EncoderRunner> EncoderRunner::load(const std::filesystem::path& folder, m
         *runner.device_->backend, *runner.encoder_, std::move(head),
         decoding::EncoderSessionOptions{.batch = std::max(options.batch, 1u), .dtype = dtype_of(options)});
     return runner;
+}
+
+EncoderRunner EncoderRunner::twin(std::shared_ptr<OpenedBackend> twin) const {
+    EncoderRunner made;
+    made.encoder_ = encoder_;
+    made.tokenizer_ = tokenizer_;
+    made.session_.emplace(session_->twin(*twin->backend));
+    made.device_ = std::move(twin);
+    made.prompt_ = prompt_;
+    made.padding_ = padding_;
+    made.max_length_ = max_length_;
+    return made;
 }
 
 Result<text::Encoding> EncoderRunner::encode(const EncoderInput& input) const {

@@ -43,6 +43,9 @@ public:
                                       decoding::EncoderHead head, std::uint32_t max_length,
                                       const EncoderOptions& options, std::shared_ptr<OpenedBackend> device = nullptr);
 
+    /// Another one of the same model. `twin`: of its device.
+    EncoderRunner twin(std::shared_ptr<OpenedBackend> twin) const;
+
     /// `what` names an input in messages: "text 3: …". Errors: as of Embedder::embed.
     Result<std::vector<EncoderOutput>> run(std::span<const EncoderInput> inputs, std::string_view what,
                                            const Embedder::Progress& progress);
@@ -59,7 +62,7 @@ public:
 
     const models::Encoder& encoder() const noexcept { return *encoder_; }
     std::size_t max_length() const noexcept { return max_length_; }
-    const std::string& device() const noexcept { return device_->description; }
+    const std::shared_ptr<OpenedBackend>& device() const noexcept { return device_; }
     DeviceMemory memory() const { return device_->backend->memory(); }
 
 private:
@@ -74,8 +77,8 @@ private:
     Result<text::Encoding> encode(const EncoderInput& input) const;
     Result<text::Encoding> encode_prompted(const EncoderInput& input) const;
 
-    std::unique_ptr<models::Encoder> encoder_;  // what the session borrows stays where it is
-    std::unique_ptr<text::Tokenizer> tokenizer_;
+    std::shared_ptr<const models::Encoder> encoder_;  // what the session borrows stays where it is
+    std::shared_ptr<const text::Tokenizer> tokenizer_;
     std::shared_ptr<OpenedBackend> device_;
     std::optional<decoding::EncoderSession> session_;
     std::optional<EncodedPrompt> prompt_;

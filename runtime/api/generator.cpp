@@ -20,6 +20,11 @@ namespace {
 
 constexpr std::int32_t kNoToken = -1;
 
+using AnySession = std::variant<decoding::DecoderSession, decoding::BeamSession>;
+std::shared_ptr<graph::TensorStore> weights_of(const AnySession& session) {
+    return std::visit([](const auto& s) { return s.weights(); }, session);
+}
+
 /// None: there is one sequence per prompt.
 Result<std::optional<decoding::BeamRules>> beam_rules(const BeamSearch& search,
                                                       const models::DecoderDefaults& defaults) {
@@ -58,10 +63,10 @@ std::string_view to_string(Finish finish) noexcept {
 
 struct Generator::Impl {
     GeneratorOptions options;
-    api::LanguageModel language;
-    std::unique_ptr<models::Decoder> draft;  // none: GeneratorOptions::draft is empty
+    std::shared_ptr<const api::LanguageModel> language;
+    std::shared_ptr<const models::Decoder> draft;  // none: GeneratorOptions::draft is empty
     api::OpenedBackend device;
-    std::variant<decoding::DecoderSession, decoding::BeamSession> session;
+    AnySession session;
     GenerationTimings timings;
     std::unique_ptr<api::TextScorer> scorer{};  // made by the first call that asks
     std::unique_ptr<api::ConstraintCache> constraints = std::make_unique<api::ConstraintCache>();
@@ -111,7 +116,7 @@ struct Generator::Impl {
                 decoding::DecoderSessionOptions would = one->options();
                 would.penalties = penalties;
                 would.guesses = wanted.count;
-                if (!decoding::check_guesses(*language.model, would)) wanted.count = 0;
+                if (!decoding::check_guesses(*language->model, would)) wanted.count = 0;
             }
             return one->set_sampling(sample, penalties, wanted.count, wanted.drafts && wanted.count > 0);
         }
@@ -140,7 +145,7 @@ struct Generator::Impl {
             return invalid(
                 "a beam search looks at whole sequences and cannot end at a text: leave out the stop texts, or the "
                 "beams");
-        if (!language.text.defaults.stop_strings.empty())
+        if (!language->text.defaults.stop_strings.empty())
             return Error{.code = ErrorCode::InvalidArgument,
                          .message =
                              "the model's generation_config.json has \"stop_strings\", but a beam search looks "
@@ -153,19 +158,19 @@ struct Generator::Impl {
     Result<void> set_sampling(const GenerateOptions& asked) {
         const std::optional<Sampling>& wanted = asked.sampling;
         const std::uint32_t min_tokens =
-            asked.constraint ? 0 : asked.min_tokens.value_or(language.text.defaults.min_new_tokens);
+            asked.constraint ? 0 : asked.min_tokens.value_or(language->text.defaults.min_new_tokens);
         std::vector<std::int32_t> ends;
-        if (min_tokens > 0 && !asked.ignore_end) ends = language.text.defaults.end_tokens;
-        models::TokenRules rules = language.text.defaults.rules;
+        if (min_tokens > 0 && !asked.ignore_end) ends = language->text.defaults.end_tokens;
+        models::TokenRules rules = language->text.defaults.rules;
         if (asked.ignore_end) rules.forced_last = kNoToken;
         if (!wanted) {
             graph::SampleOptions sample = {.temperature = 0};
             if (!has_beams()) {
-                VKFORMER_TRY(sample, language.text.defaults.sample);
+                VKFORMER_TRY(sample, language->text.defaults.sample);
             }
             return set_rules(sample,
-                             {.repetition = language.text.defaults.repetition_penalty,
-                              .no_repeat_ngram = language.text.defaults.no_repeat_ngram,
+                             {.repetition = language->text.defaults.repetition_penalty,
+                              .no_repeat_ngram = language->text.defaults.no_repeat_ngram,
                               .min_tokens = min_tokens,
                               .ends = std::move(ends),
                               .rules = std::move(rules)},
@@ -188,7 +193,7 @@ struct Generator::Impl {
     }
 
     std::uint32_t score_context() const noexcept {
-        return std::min(session_options().context, language.model->config().max_positions);
+        return std::min(session_options().context, language->model->config().max_positions);
     }
     Result<std::vector<TextScores>> score(std::span<const std::vector<std::int32_t>> texts,
                                           std::span<const std::int32_t> head, const ScoreOptions& asked,
@@ -196,8 +201,7 @@ struct Generator::Impl {
         if (!scorer) {
             decoding::DecoderSessionOptions scoring = session_options();
             scoring.context = score_context();
-            scorer = std::make_unique<api::TextScorer>(*device.backend, language, scoring,
-                                                       std::visit([](const auto& s) { return s.weights(); }, session));
+            scorer = std::make_unique<api::TextScorer>(*device.backend, *language, scoring, weights_of(session));
         }
         return scorer->score(texts, head, asked, progress);
     }
@@ -245,7 +249,8 @@ Generator& Generator::operator=(Generator&&) noexcept = default;
 Generator::~Generator() = default;
 
 const std::string& Generator::device() const noexcept { return impl_->device.description; }
-const std::vector<std::string>& Generator::notes() const noexcept { return impl_->language.model->notes; }
+const std::vector<std::string>& Generator::notes() const noexcept { return impl_->language->model->notes; }
+DeviceMemory Generator::memory() const { return impl_->device.backend->memory(); }
 const GenerationTimings& Generator::timings() const noexcept { return impl_->timings; }
 std::uint32_t Generator::context() const noexcept { return impl_->session_options().context; }
 std::uint32_t Generator::score_context() const noexcept { return impl_->score_context(); }
@@ -283,16 +288,23 @@ Result<std::unique_ptr<models::Decoder>> load_draft(const GeneratorOptions& opti
     return std::move(draft.model);
 }
 
-Result<std::variant<decoding::DecoderSession, decoding::BeamSession>> open_session(
-    graph::Backend& backend, const models::Decoder& model, decoding::DecoderSessionOptions options,
-    const std::optional<decoding::BeamRules>& beams) {
-    if (!beams) {
-        VKFORMER_TRY(auto session, decoding::DecoderSession::create(backend, model, options));
-        return std::variant<decoding::DecoderSession, decoding::BeamSession>(std::move(session));
+/// `of`: whose weights it takes; null: its own.
+Result<AnySession> open_session(graph::Backend& backend, const models::Decoder& model, const models::Decoder* draft,
+                                decoding::DecoderSessionOptions options,
+                                const std::optional<decoding::BeamRules>& beams, const AnySession* of) {
+    const auto weights = of ? weights_of(*of) : nullptr;
+    if (beams) {
+        options.sample = {.temperature = 0};  // what the model's folder says of drawing is for sequences that are drawn
+        VKFORMER_TRY(auto session, decoding::BeamSession::create(backend, model, options, *beams, weights));
+        return AnySession(std::move(session));
     }
-    options.sample = {.temperature = 0};  // what the model's folder says of drawing is for sequences that are drawn
-    VKFORMER_TRY(auto session, decoding::BeamSession::create(backend, model, options, *beams));
-    return std::variant<decoding::DecoderSession, decoding::BeamSession>(std::move(session));
+    VKFORMER_TRY(auto session, decoding::DecoderSession::create(backend, model, options, weights));
+    if (draft) {
+        const auto its = of ? std::get<decoding::DecoderSession>(*of).draft()->weights() : nullptr;
+        VKFORMER_TRY(auto made, decoding::DraftSession::create(backend, *draft, session.options(), its));
+        session.set_draft(std::move(made));
+    }
+    return AnySession(std::move(session));
 }
 
 }  // namespace
@@ -311,25 +323,36 @@ Result<Generator> Generator::load(const std::filesystem::path& path, const Gener
         return api::decoder_workload(model, api::session_options(options, {.temperature = 0}), beams);
     }));
     api::choose_chunks(*device.backend, wanted);
-    VKFORMER_TRY(auto session, open_session(*device.backend, model, wanted, beams));
-    if (draft) {
-        auto& checking = std::get<decoding::DecoderSession>(session);
-        VKFORMER_TRY(auto made, decoding::DraftSession::create(*device.backend, *draft, checking.options()));
-        checking.set_draft(std::move(made));
-    }
-    return Generator(std::unique_ptr<Impl>(new Impl{.options = options,
-                                                    .language = std::move(language),
-                                                    .draft = std::move(draft),
+    VKFORMER_TRY(auto session, open_session(*device.backend, model, draft.get(), wanted, beams, nullptr));
+    return Generator(
+        std::unique_ptr<Impl>(new Impl{.options = options,
+                                       .language = std::make_shared<const api::LanguageModel>(std::move(language)),
+                                       .draft = std::move(draft),
+                                       .device = std::move(device),
+                                       .session = std::move(session),
+                                       .timings = {}}));
+}
+
+Result<Generator> Generator::twin() const {
+    VKFORMER_TRY(auto device, impl_->device.twin());
+    auto wanted = api::session_options(impl_->options, {.temperature = 0});
+    api::choose_chunks(*device.backend, wanted);
+    VKFORMER_TRY(const auto beams, beam_rules(impl_->options.beam_search, impl_->language->text.defaults));
+    VKFORMER_TRY(auto session, open_session(*device.backend, *impl_->language->model, impl_->draft.get(), wanted, beams,
+                                            &impl_->session));
+    return Generator(std::unique_ptr<Impl>(new Impl{.options = impl_->options,
+                                                    .language = impl_->language,
+                                                    .draft = impl_->draft,
                                                     .device = std::move(device),
                                                     .session = std::move(session),
                                                     .timings = {}}));
 }
 
 Result<std::vector<std::int32_t>> Generator::tokenize(std::string_view text) const {
-    return impl_->language.tokenize(text);
+    return impl_->language->tokenize(text);
 }
 
-bool Generator::has_tokenizer() const noexcept { return impl_->language.tokenizer() != nullptr; }
+bool Generator::has_tokenizer() const noexcept { return impl_->language->tokenizer() != nullptr; }
 
 namespace {
 
@@ -371,26 +394,26 @@ Result<std::vector<Generation>> Generator::generate(std::span<const std::string>
 Result<std::vector<Generation>> Generator::generate_tokens(std::span<const std::vector<std::int32_t>> prompts,
                                                            const GenerateOptions& options, const OnText& on_text) {
     VKFORMER_CHECK(impl_->check_beams(options));
-    if (!has_tokenizer() && !impl_->language.stops(options).empty()) return impl_->language.text.tokenizer.error();
-    VKFORMER_TRY(const auto constraint, impl_->language.constraint(options, *impl_->constraints));
+    if (!has_tokenizer() && !impl_->language->stops(options).empty()) return impl_->language->text.tokenizer.error();
+    VKFORMER_TRY(const auto constraint, impl_->language->constraint(options, *impl_->constraints));
     VKFORMER_CHECK(impl_->check_guesses(options));
-    VKFORMER_TRY(const std::vector<float> adapters, impl_->language.adapter_scales(options.adapters));
+    VKFORMER_TRY(const std::vector<float> adapters, impl_->language->adapter_scales(options.adapters));
     VKFORMER_CHECK(impl_->set_sampling(options));
     std::vector<decoding::Request> requests;
     std::vector<api::GenerationText> outputs;
     for (std::size_t i = 0; i < prompts.size(); ++i) {
         VKFORMER_TRY(const std::uint32_t max_tokens,
-                     impl_->language.max_tokens(options, prompts[i].size(), "prompt " + std::to_string(i + 1)));
+                     impl_->language->max_tokens(options, prompts[i].size(), "prompt " + std::to_string(i + 1)));
         requests.push_back(
             {.prompt = prompts[i], .max_tokens = max_tokens, .seed = options.seed + i, .adapters = adapters});
-        if (!options.ignore_end) requests.back().stop_tokens = impl_->language.text.defaults.end_tokens;
+        if (!options.ignore_end) requests.back().stop_tokens = impl_->language->text.defaults.end_tokens;
         if (constraint) requests.back().constraint = std::make_shared<constraints::ConstrainedText>(constraint);
-        outputs.emplace_back(impl_->language.tokenizer(), constraint.get(), impl_->language.stops(options),
+        outputs.emplace_back(impl_->language->tokenizer(), constraint.get(), impl_->language->stops(options),
                              options.shows_special);
     }
     const auto on_token = [&](std::size_t index, std::int32_t token) {
         api::GenerationText& output = outputs[index];
-        const bool is_end = !options.ignore_end && impl_->language.is_end(token);
+        const bool is_end = !options.ignore_end && impl_->language->is_end(token);
         const std::string part = is_end ? std::string() : output.push(token);
         const bool goes_on = !on_text || impl_->has_beams() || on_text(index, part, token);
         return goes_on && !output.is_stopped;
@@ -417,7 +440,7 @@ Result<std::vector<Generation>> Generator::generate_tokens(std::span<const std::
 
 Result<std::vector<std::int32_t>> Generator::tokenize_chat(std::span<const Message> messages,
                                                            const ChatOptions& options) const {
-    return impl_->language.tokenize_chat(messages, options);
+    return impl_->language->tokenize_chat(messages, options);
 }
 
 Result<Generation> Generator::chat(std::span<const Message> messages, const GenerateOptions& options,

@@ -51,7 +51,7 @@ Result<ImageRunner> ImageRunner::load(const std::filesystem::path& folder, model
                                                        " channels; pictures are read with three"};
     VKFORMER_TRY(auto fitted, fitted_to(processor, std::move(encoder)));
     ImageRunner runner(std::move(processor));
-    runner.encoder_ = std::make_unique<models::VisionEncoder>(std::move(fitted));
+    runner.encoder_ = std::make_shared<const models::VisionEncoder>(std::move(fitted));
     const DType dtype = dtype_of(options);
     VKFORMER_TRY(auto device,
                  open_backend(open_options(options), [&] { return image_workload(*runner.encoder_, head, dtype); }));
@@ -59,6 +59,14 @@ Result<ImageRunner> ImageRunner::load(const std::filesystem::path& folder, model
     runner.session_.emplace(*runner.device_->backend, *runner.encoder_, std::move(head),
                             decoding::ImageSessionOptions{.batch = std::max(options.batch, 1u), .dtype = dtype});
     return runner;
+}
+
+ImageRunner ImageRunner::twin(std::shared_ptr<OpenedBackend> twin) const {
+    ImageRunner made(processor_);
+    made.encoder_ = encoder_;
+    made.session_.emplace(session_->twin(*twin->backend));
+    made.device_ = std::move(twin);
+    return made;
 }
 
 Result<std::vector<decoding::ImageResult>> ImageRunner::run(std::span<const Image> images,

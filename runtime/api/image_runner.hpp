@@ -31,6 +31,9 @@ public:
     static Result<ImageRunner> load(const std::filesystem::path& folder, models::VisionEncoder encoder,
                                     decoding::ImageHead head, const EncoderOptions& options);
 
+    /// Another one of the same model. `twin`: of its device.
+    ImageRunner twin(std::shared_ptr<OpenedBackend> twin) const;
+
     /// Errors: as of ImageClassifier::classify.
     Result<std::vector<decoding::ImageResult>> run(std::span<const Image> images, const Embedder::Progress& progress);
     Result<decoding::ImageResult> run_with_attention(const Image& image);
@@ -44,7 +47,7 @@ private:
     /// What the model takes. Errors: InvalidArgument (the processor makes something of another size).
     Result<std::vector<float>> process(const Image& image) const;
 
-    std::unique_ptr<models::VisionEncoder> encoder_;  // what the session borrows stays where it is
+    std::shared_ptr<const models::VisionEncoder> encoder_;  // what the session borrows stays where it is
     images::ImageProcessor processor_;
     std::shared_ptr<OpenedBackend> device_;
     std::optional<decoding::ImageSession> session_;

@@ -60,6 +60,16 @@ Result<AutoChoice> measure_and_choose(vulkan::VulkanBackend& device, tuning::Lad
 
 }  // namespace
 
+Result<OpenedBackend> OpenedBackend::twin() const {
+    VKFORMER_TRY(auto made, backend->make_twin());
+    return OpenedBackend{.backend = std::move(made), .description = description};
+}
+
+Result<std::shared_ptr<OpenedBackend>> twin_of(const std::shared_ptr<OpenedBackend>& shared) {
+    VKFORMER_TRY(auto made, shared->twin());
+    return std::make_shared<OpenedBackend>(std::move(made));
+}
+
 Result<AutoChoice> choose_auto(const vulkan::Capabilities& device, const AutoTimes& times) {
     if (device.type != "cpu") return AutoChoice::vulkan;
     VKFORMER_TRY(const auto known, times());

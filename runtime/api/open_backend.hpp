@@ -20,6 +20,9 @@ namespace vkformer::api {
 struct OpenedBackend {
     std::unique_ptr<graph::Backend> backend;
     std::string description;  ///< for people: name, type and driver
+
+    /// For another thread. Errors: those of Backend::make_twin.
+    Result<OpenedBackend> twin() const;
 };
 
 struct OpenOptions {
@@ -32,6 +35,9 @@ struct OpenOptions {
     bool profile = false;                 ///< vulkan::BackendOptions::profile
     Offload offload{};                    ///< vulkan::BackendOptions::offload
 };
+
+/// Of one that several parts of a model share.
+Result<std::shared_ptr<OpenedBackend>> twin_of(const std::shared_ptr<OpenedBackend>& shared);
 
 /// Tells `report` what is tried, and what is offloaded where nobody else is told; empty: nobody.
 void report_to(const std::function<void(const std::string&)>& report, OpenOptions& options);

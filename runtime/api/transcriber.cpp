@@ -87,11 +87,12 @@ std::string trimmed(const std::string& text) {
 struct Transcriber::Impl {
     std::filesystem::path folder;
     TranscriberOptions options;
-    std::unique_ptr<models::EncoderDecoder> model;
+    std::shared_ptr<const models::EncoderDecoder> model;
     models::SpeechConfig speech;
-    std::unique_ptr<text::Tokenizer> tokenizer;
+    std::shared_ptr<const text::Tokenizer> tokenizer;
     audio::LogMel mel;
     api::OpenedBackend device;
+    std::shared_ptr<graph::TensorStore> weights;
     std::optional<VoiceActivityDetector> vad;
     bool filters = false;                                             // what is no speech is not heard
     std::optional<decoding::SpeechSession> session;                   // made by the first call
@@ -130,7 +131,7 @@ Result<void> Transcriber::Impl::make_session(std::size_t windows) {
     if (options.timestamps)
         wanted.rules.timestamps = {
             .first = speech.first_timestamp, .eos = speech.generation.eos, .latest_initial = speech.latest_initial};
-    VKFORMER_TRY(auto made, decoding::SpeechSession::create(*device.backend, *model, wanted));
+    VKFORMER_TRY(auto made, decoding::SpeechSession::create(*device.backend, *model, wanted, weights));
     session.emplace(std::move(made));
     return {};
 }
@@ -420,6 +421,7 @@ Result<Transcriber> Transcriber::load(const std::filesystem::path& folder, const
     VKFORMER_TRY(auto device, opening.get([&] {
         return api::generation_workload(*model, speech.generation, dtype_of(options), api::format_of(options.weights));
     }));
+    auto weights = device.backend->make_store();
     return Transcriber(std::make_unique<Impl>(Impl{.folder = folder,
                                                    .options = options,
                                                    .model = std::move(model),
@@ -427,8 +429,24 @@ Result<Transcriber> Transcriber::load(const std::filesystem::path& folder, const
                                                    .tokenizer = std::move(tokenizer),
                                                    .mel = audio::LogMel(mel),
                                                    .device = std::move(device),
+                                                   .weights = std::move(weights),
                                                    .vad = std::move(vad),
                                                    .filters = !options.vad.empty(),
+                                                   .session = {}}));
+}
+
+Result<Transcriber> Transcriber::twin() const {
+    VKFORMER_TRY(auto device, impl_->device.twin());
+    return Transcriber(std::make_unique<Impl>(Impl{.folder = impl_->folder,
+                                                   .options = impl_->options,
+                                                   .model = impl_->model,
+                                                   .speech = impl_->speech,
+                                                   .tokenizer = impl_->tokenizer,
+                                                   .mel = impl_->mel,
+                                                   .device = std::move(device),
+                                                   .weights = impl_->weights,
+                                                   .vad = impl_->vad,
+                                                   .filters = impl_->filters,
                                                    .session = {}}));
 }
 

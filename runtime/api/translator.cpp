@@ -82,9 +82,9 @@ Result<T> of_part(const std::string& name, Result<T> result) {
 struct Translator::Impl {
     std::filesystem::path folder;
     TranslatorOptions options;
-    std::unique_ptr<models::EncoderDecoder> model;
+    std::shared_ptr<const models::EncoderDecoder> model;
     models::GenerationConfig generation;
-    std::unique_ptr<text::Tokenizer> tokenizer;
+    std::shared_ptr<const text::Tokenizer> tokenizer;
     std::optional<SourceLanguage> language;
     api::OpenedBackend device;
     std::shared_ptr<graph::TensorStore> weights;
@@ -227,6 +227,18 @@ Result<Translator> Translator::load(const std::filesystem::path& folder, const T
                                                   .language = language,
                                                   .device = std::move(device),
                                                   .weights = std::move(weights)}));
+}
+
+Result<Translator> Translator::twin() const {
+    VKFORMER_TRY(auto device, impl_->device.twin());
+    return Translator(std::make_unique<Impl>(Impl{.folder = impl_->folder,
+                                                  .options = impl_->options,
+                                                  .model = impl_->model,
+                                                  .generation = impl_->generation,
+                                                  .tokenizer = impl_->tokenizer,
+                                                  .language = impl_->language,
+                                                  .device = std::move(device),
+                                                  .weights = impl_->weights}));
 }
 
 namespace {

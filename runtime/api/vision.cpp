@@ -64,6 +64,7 @@ std::size_t ImageClassifier::patch_rows() const noexcept { return impl_->runner.
 std::size_t ImageClassifier::patch_columns() const noexcept { return impl_->runner.encoder().config().patch_columns(); }
 const std::string& ImageClassifier::device() const noexcept { return impl_->runner.device()->description; }
 const std::vector<std::string>& ImageClassifier::notes() const noexcept { return impl_->runner.encoder().notes; }
+DeviceMemory ImageClassifier::memory() const { return impl_->runner.device()->backend->memory(); }
 
 Result<ImageClassifier> ImageClassifier::load(const std::filesystem::path& folder, const VisionOptions& options) {
     VKFORMER_TRY(auto encoder, models::load_vision_encoder(folder));
@@ -75,6 +76,12 @@ Result<ImageClassifier> ImageClassifier::load(const std::filesystem::path& folde
     auto head = api::label_head(encoder);
     VKFORMER_TRY(auto runner, api::ImageRunner::load(folder, std::move(encoder), std::move(head), options));
     return ImageClassifier(std::make_unique<Impl>(Impl{.runner = std::move(runner), .labels = std::move(labels)}));
+}
+
+Result<ImageClassifier> ImageClassifier::twin() const {
+    VKFORMER_TRY(auto device, api::twin_of(impl_->runner.device()));
+    return ImageClassifier(
+        std::make_unique<Impl>(Impl{.runner = impl_->runner.twin(std::move(device)), .labels = impl_->labels}));
 }
 
 Result<std::vector<std::vector<ImageLabel>>> ImageClassifier::classify(std::span<const Image> images,
@@ -120,6 +127,7 @@ std::size_t ImageEmbedder::dimension() const noexcept { return impl_->images.enc
 std::size_t ImageEmbedder::max_length() const noexcept { return impl_->texts ? impl_->texts->max_length() : 0; }
 const std::string& ImageEmbedder::device() const noexcept { return impl_->images.device()->description; }
 const std::vector<std::string>& ImageEmbedder::notes() const noexcept { return impl_->notes; }
+DeviceMemory ImageEmbedder::memory() const { return impl_->images.device()->backend->memory(); }
 
 namespace {
 
@@ -154,6 +162,19 @@ Result<ImageEmbedder> ImageEmbedder::load(const std::filesystem::path& folder, c
              .logit_bias = clip.logit_bias,
              .problem = clip.is_sigmoid ? models::ProblemType::many_labels : models::ProblemType::one_label,
              .notes = clip.notes}));
+}
+
+Result<ImageEmbedder> ImageEmbedder::twin() const {
+    VKFORMER_TRY(auto device, api::twin_of(impl_->images.device()));
+    auto images = impl_->images.twin(device);
+    std::optional<api::EncoderRunner> texts;
+    if (impl_->texts) texts = impl_->texts->twin(std::move(device));
+    return ImageEmbedder(std::make_unique<Impl>(Impl{.images = std::move(images),
+                                                     .texts = std::move(texts),
+                                                     .logit_scale = impl_->logit_scale,
+                                                     .logit_bias = impl_->logit_bias,
+                                                     .problem = impl_->problem,
+                                                     .notes = impl_->notes}));
 }
 
 Result<std::vector<std::vector<float>>> ImageEmbedder::embed_images(std::span<const Image> images,

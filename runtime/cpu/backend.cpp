@@ -248,6 +248,10 @@ public:
         return std::make_shared<CpuStore<T>>(products_, stored_);
     }
 
+    Result<std::unique_ptr<graph::Backend>> make_twin() const override {
+        return std::unique_ptr<graph::Backend>(new CpuBackend(*this));
+    }
+
     Result<std::unique_ptr<graph::Program>> compile(graph::Plan plan, std::shared_ptr<graph::TensorStore> weights,
                                                     std::shared_ptr<graph::TensorStore> states) override {
         const auto own_weights = cast_to<CpuStore<T>>(weights);

@@ -9,14 +9,15 @@
 namespace vkformer::decoding {
 
 BeamSession::BeamSession(graph::Backend& backend, const models::Decoder& model, const DecoderSessionOptions& options,
-                         const BeamRules& rules)
+                         const BeamRules& rules, std::shared_ptr<graph::TensorStore> weights)
     : backend_(&backend),
       model_(&model),
-      stores_(backend),
+      stores_(backend, std::move(weights)),
       script_(std::make_unique<BeamScript>(model, options, rules, std::vector<std::int32_t>(), chunk_lens(options))) {}
 
 Result<BeamSession> BeamSession::create(graph::Backend& backend, const models::Decoder& model,
-                                        const DecoderSessionOptions& options, const BeamRules& rules) {
+                                        const DecoderSessionOptions& options, const BeamRules& rules,
+                                        std::shared_ptr<graph::TensorStore> weights) {
     VKFORMER_CHECK(model.check_beams());
     VKFORMER_CHECK(check_beams(rules, options));
     VKFORMER_TRY(const DecoderSessionOptions chosen, checked_options(model, options));
@@ -24,7 +25,7 @@ Result<BeamSession> BeamSession::create(graph::Backend& backend, const models::D
         return Error{ErrorCode::InvalidArgument,
                      "a context of " + std::to_string(chosen.context) + " tokens is beyond the model's original " +
                          std::to_string(model.config().max_positions) + ", where there is no beam search"};
-    return BeamSession(backend, model, chosen, rules);
+    return BeamSession(backend, model, chosen, rules, std::move(weights));
 }
 
 Result<std::vector<BeamResult>> BeamSession::run(std::span<const Request> requests) {

@@ -26,14 +26,15 @@ public:
     /// Errors: InvalidArgument (several rows, a temperature, beams that are none or too many, a context beyond max_positions),
     /// and those of DecoderSession::create.
     static Result<BeamSession> create(graph::Backend& backend, const models::Decoder& model,
-                                      const DecoderSessionOptions& options, const BeamRules& rules);
+                                      const DecoderSessionOptions& options, const BeamRules& rules,
+                                      std::shared_ptr<graph::TensorStore> weights = nullptr);
 
     /// One result per request, in their order; seeds do nothing. Errors: InvalidArgument (an empty or too long prompt, an unknown
     /// token, more stop tokens than a search with so many beams looks for; nothing has run then), and those of the backend.
     Result<std::vector<BeamResult>> run(std::span<const Request> requests);
 
     const DecoderSessionOptions& options() const noexcept { return script_->options(); }
-    /// For other sessions with the same model on the same backend.
+    /// For other sessions with the same model on the same backend or a twin of it.
     const std::shared_ptr<graph::TensorStore>& weights() const noexcept { return stores_.weights; }
     const BeamRules& rules() const noexcept { return script_->rules(); }
     /// What the last run took.
@@ -43,7 +44,7 @@ public:
 
 private:
     BeamSession(graph::Backend& backend, const models::Decoder& model, const DecoderSessionOptions& options,
-                const BeamRules& rules);
+                const BeamRules& rules, std::shared_ptr<graph::TensorStore> weights);
 
     graph::Backend* backend_;
     const models::Decoder* model_;

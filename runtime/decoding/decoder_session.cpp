@@ -28,9 +28,10 @@ Result<void> check_prompts(std::span<const Request> requests, const DecoderSessi
 }
 
 Result<DecoderSession> DecoderSession::create(graph::Backend& backend, const models::Decoder& model,
-                                              const DecoderSessionOptions& options) {
+                                              const DecoderSessionOptions& options,
+                                              std::shared_ptr<graph::TensorStore> weights) {
     VKFORMER_TRY(const DecoderSessionOptions chosen, checked_options(model, options));
-    return DecoderSession(backend, model, chosen);
+    return DecoderSession(backend, model, chosen, std::move(weights));
 }
 
 Result<std::vector<SequenceResult>> DecoderSession::run(std::span<const Request> requests, const OnToken& on_token,

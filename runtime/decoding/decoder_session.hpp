@@ -27,10 +27,11 @@ Result<void> check_prompts(std::span<const Request> requests, const DecoderSessi
 /// Not thread-safe. The backend and the model outlive the session.
 class DecoderSession {
 public:
-    /// Errors: InvalidArgument (a context beyond the model's, no rows, several beyond max_positions, a cache format
-    /// that the heads do not fit, a bias of an unknown token), and those of the backend.
+    /// `weights`: of another session with the model; null: its own. Errors: InvalidArgument (a context beyond the model's, no rows, several
+    /// beyond max_positions, a cache format that the heads do not fit, a bias of an unknown token), and those of the backend.
     static Result<DecoderSession> create(graph::Backend& backend, const models::Decoder& model,
-                                         const DecoderSessionOptions& options);
+                                         const DecoderSessionOptions& options,
+                                         std::shared_ptr<graph::TensorStore> weights = nullptr);
 
     /// Called with every token, in order within a sequence, some steps after it was chosen; false ends the sequence there.
     using OnToken = DecoderScript::OnToken;
@@ -43,7 +44,7 @@ public:
                                             std::optional<std::uint32_t> log_probs = {});
 
     const DecoderSessionOptions& options() const noexcept { return script_->options(); }
-    /// For other sessions with the same model on the same backend.
+    /// For other sessions with the same model on the same backend or a twin of it.
     const std::shared_ptr<graph::TensorStore>& weights() const noexcept { return stores_.weights; }
     /// What the last run took.
     const DecoderTimings& timings() const noexcept { return script_->timings(); }
@@ -58,14 +59,17 @@ public:
         script_->guess_by(nullptr);
         draft_ = std::move(draft);
     }
+    /// Null: none was set.
+    const DraftSession* draft() const noexcept { return draft_.get(); }
     /// Forgets what the caches hold.
     void clear() noexcept;
 
 private:
-    DecoderSession(graph::Backend& backend, const models::Decoder& model, const DecoderSessionOptions& options)
+    DecoderSession(graph::Backend& backend, const models::Decoder& model, const DecoderSessionOptions& options,
+                   std::shared_ptr<graph::TensorStore> weights)
         : backend_(&backend),
           model_(&model),
-          stores_(backend),
+          stores_(backend, std::move(weights)),
           script_(std::make_unique<DecoderScript>(model, options, chunk_lens(options))) {}
 
     graph::Backend* backend_;

@@ -28,22 +28,24 @@ DecoderSessionOptions draft_options(const models::Decoder& model, DecoderSession
 
 }  // namespace
 
-DraftSession::DraftSession(graph::Backend& backend, const models::Decoder& model, const DecoderSessionOptions& options)
+DraftSession::DraftSession(graph::Backend& backend, const models::Decoder& model, const DecoderSessionOptions& options,
+                           std::shared_ptr<graph::TensorStore> weights)
     : backend_(&backend),
       model_(&model),
-      stores_(backend),
+      stores_(backend, std::move(weights)),
       script_(model, options, draft_chunk_lens(options)),
       queue_(StepQueue::Growth::doubling),
       guesser_([this](Sequence so_far, std::size_t most) { return guess(std::move(so_far), most); }) {}
 
 Result<std::unique_ptr<DraftSession>> DraftSession::create(graph::Backend& backend, const models::Decoder& model,
-                                                           const DecoderSessionOptions& options) {
+                                                           const DecoderSessionOptions& options,
+                                                           std::shared_ptr<graph::TensorStore> weights) {
     if (model.config().keeps_states())
         return invalid(
             "a draft model takes wrong guesses back, and layers of this one keep a state of the sequence, which "
             "cannot: name another draft model");
     VKFORMER_TRY(const DecoderSessionOptions chosen, checked_options(model, draft_options(model, options)));
-    std::unique_ptr<DraftSession> made(new DraftSession(backend, model, chosen));
+    std::unique_ptr<DraftSession> made(new DraftSession(backend, model, chosen, std::move(weights)));
     VKFORMER_CHECK(made->prepare());
     return made;
 }

@@ -19,7 +19,8 @@ public:
     /// context beyond the draft model's is cut: sequences that grow longer are guessed no further. Errors: InvalidArgument (layers with a
     /// state, a cache format that the heads do not fit), and those of the backend.
     static Result<std::unique_ptr<DraftSession>> create(graph::Backend& backend, const models::Decoder& model,
-                                                        const DecoderSessionOptions& options);
+                                                        const DecoderSessionOptions& options,
+                                                        std::shared_ptr<graph::TensorStore> weights = nullptr);
 
     DraftSession(DraftSession&&) = delete;  // its guesser is of this place
 
@@ -27,10 +28,13 @@ public:
     Result<void> set_sample(const graph::SampleOptions& sample);
     /// Finds nothing for a text that is longer than the context or has tokens that the model does not know.
     const Guesser& guesser() const noexcept { return guesser_; }
+    /// As of DecoderSession.
+    const std::shared_ptr<graph::TensorStore>& weights() const noexcept { return stores_.weights; }
     void clear() noexcept { script_.forget(); }
 
 private:
-    DraftSession(graph::Backend& backend, const models::Decoder& model, const DecoderSessionOptions& options);
+    DraftSession(graph::Backend& backend, const models::Decoder& model, const DecoderSessionOptions& options,
+                 std::shared_ptr<graph::TensorStore> weights);
     Result<Guess> guess(Sequence so_far, std::size_t most);
     Result<void> prepare();
 

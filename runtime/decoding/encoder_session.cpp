@@ -30,12 +30,12 @@ Result<EmbeddingGraph> embedding_graph(const models::Encoder& encoder, const Enc
 }
 
 EncoderSession::EncoderSession(graph::Backend& backend, const models::Encoder& encoder, EncoderHead head,
-                               const EncoderSessionOptions& options)
+                               const EncoderSessionOptions& options, std::shared_ptr<graph::TensorStore> weights)
     : backend_(&backend),
       encoder_(&encoder),
       head_(std::move(head)),
       options_(options),
-      programs_(backend, backend.make_store()) {}
+      programs_(backend, std::move(weights)) {}
 
 Result<void> EncoderSession::check(std::span<const EncoderText> texts) const {
     const models::EncoderConfig& config = encoder_->config();

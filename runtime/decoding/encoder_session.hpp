@@ -44,7 +44,12 @@ public:
 
     /// Borrows backend and encoder.
     EncoderSession(graph::Backend& backend, const models::Encoder& encoder, EncoderHead head,
-                   const EncoderSessionOptions& options);
+                   const EncoderSessionOptions& options)
+        : EncoderSession(backend, encoder, std::move(head), options, backend.make_store()) {}
+    /// Another one with the same encoder and weights. `twin`: of its backend.
+    EncoderSession twin(graph::Backend& twin) const {
+        return EncoderSession(twin, *encoder_, head_, options_, programs_.weights());
+    }
 
     using Progress = std::function<void(std::size_t done, std::size_t total)>;
 
@@ -54,6 +59,9 @@ public:
 
 private:
     using Programs = RecentPrograms<models::EncoderLayout, EmbeddingGraph>;
+
+    EncoderSession(graph::Backend& backend, const models::Encoder& encoder, EncoderHead head,
+                   const EncoderSessionOptions& options, std::shared_ptr<graph::TensorStore> weights);
 
     Result<void> check(std::span<const EncoderText> texts) const;
     Result<void> run_batch(const Programs::Prepared& prepared, std::span<const EncoderText> texts,

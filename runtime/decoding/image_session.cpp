@@ -37,12 +37,12 @@ Result<ImageGraph> image_graph(const models::VisionEncoder& encoder, const Image
 }
 
 ImageSession::ImageSession(graph::Backend& backend, const models::VisionEncoder& encoder, ImageHead head,
-                           const ImageSessionOptions& options)
+                           const ImageSessionOptions& options, std::shared_ptr<graph::TensorStore> weights)
     : backend_(&backend),
       encoder_(&encoder),
       head_(std::move(head)),
       options_(options),
-      weights_(backend.make_store()),
+      weights_(std::move(weights)),
       states_(backend.make_store()) {}
 
 std::size_t ImageSession::elements() const noexcept {

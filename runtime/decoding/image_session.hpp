@@ -45,7 +45,10 @@ public:
 
     /// Borrows backend and encoder.
     ImageSession(graph::Backend& backend, const models::VisionEncoder& encoder, ImageHead head,
-                 const ImageSessionOptions& options);
+                 const ImageSessionOptions& options)
+        : ImageSession(backend, encoder, std::move(head), options, backend.make_store()) {}
+    /// Another one with the same encoder and weights. `twin`: of its backend.
+    ImageSession twin(graph::Backend& twin) const { return ImageSession(twin, *encoder_, head_, options_, weights_); }
 
     /// The normalised pixels of image i, [channels, height, width].
     using Pixels = std::function<Result<std::vector<float>>(std::size_t index)>;
@@ -59,6 +62,8 @@ public:
     Result<ImageResult> run_with_attention(std::span<const float> pixels);
 
 private:
+    ImageSession(graph::Backend& backend, const models::VisionEncoder& encoder, ImageHead head,
+                 const ImageSessionOptions& options, std::shared_ptr<graph::TensorStore> weights);
     struct Prepared {
         models::VisionLayout layout;
         ImageGraph tensors;  ///< without the graph's nodes, which the program has

@@ -25,6 +25,8 @@ public:
     RecentPrograms(graph::Backend& backend, std::shared_ptr<graph::TensorStore> weights)
         : backend_(&backend), weights_(std::move(weights)) {}
 
+    const std::shared_ptr<graph::TensorStore>& weights() const noexcept { return weights_; }
+
     /// Stays as it is until so many others were asked for. Errors: those of `make`, which returns Result<Tensors>, and Backend::compile.
     template <class Make>
     Result<Prepared*> get(const Key& key, const Make& make) {

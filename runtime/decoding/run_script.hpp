@@ -12,10 +12,9 @@ namespace vkformer::decoding {
 
 /// Where the programs of a session keep what they share.
 struct SessionStores {
-    explicit SessionStores(graph::Backend& backend) : SessionStores(backend, backend.make_store()) {}
-    /// With weights that others use, too.
-    SessionStores(graph::Backend& backend, std::shared_ptr<graph::TensorStore> shared)
-        : weights(std::move(shared)), states(backend.make_store()) {}
+    /// `shared`: weights that others use, too; null: its own.
+    explicit SessionStores(graph::Backend& backend, std::shared_ptr<graph::TensorStore> shared = nullptr)
+        : weights(shared ? std::move(shared) : backend.make_store()), states(backend.make_store()) {}
     std::shared_ptr<graph::TensorStore> weights, states;
 };
 

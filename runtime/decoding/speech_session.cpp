@@ -41,11 +41,12 @@ struct SpeechSession::Aligner {
 };
 
 SpeechSession::SpeechSession(graph::Backend& backend, const models::EncoderDecoder& model,
-                             const SpeechSessionOptions& options)
-    : backend_(&backend), model_(&model), options_(options), weights_(backend.make_store()) {}
+                             const SpeechSessionOptions& options, std::shared_ptr<graph::TensorStore> weights)
+    : backend_(&backend), model_(&model), options_(options), weights_(std::move(weights)) {}
 
 Result<SpeechSession> SpeechSession::create(graph::Backend& backend, const models::EncoderDecoder& model,
-                                            const SpeechSessionOptions& options) {
+                                            const SpeechSessionOptions& options,
+                                            std::shared_ptr<graph::TensorStore> weights) {
     const auto limits = model.limits();
     const models::GenerationConfig& g = options.rules.generation;
     if (limits.source_features == 0) return invalid("the model does not hear");
@@ -57,7 +58,8 @@ Result<SpeechSession> SpeechSession::create(graph::Backend& backend, const model
     VKFORMER_CHECK(check_token("eos_token_id", g.eos, limits.target_vocab));
     VKFORMER_CHECK(check_token("pad_token_id", g.pad, limits.target_vocab));
     VKFORMER_CHECK(check_rules(g.rules, limits.target_vocab));
-    return SpeechSession(backend, model, options);
+    if (!weights) weights = backend.make_store();
+    return SpeechSession(backend, model, options, std::move(weights));
 }
 
 void SpeechSession::grow(std::uint32_t batch) noexcept {

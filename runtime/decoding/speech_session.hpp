@@ -50,9 +50,11 @@ struct AlignmentRequest {
 /// Session. Not thread-safe. The backend and the model outlive the session.
 class SpeechSession {
 public:
-    /// Errors: InvalidArgument (tokens that the model does not know, a model that does not hear).
+    /// Takes the weights of another session with the model, or none. Errors: InvalidArgument (tokens that the model does not know, a model that
+    /// does not hear).
     static Result<SpeechSession> create(graph::Backend& backend, const models::EncoderDecoder& model,
-                                        const SpeechSessionOptions& options);
+                                        const SpeechSessionOptions& options,
+                                        std::shared_ptr<graph::TensorStore> weights = nullptr);
 
     /// Runs the encoder over 1 … options().batch windows [source_len, source_features] each. Errors: InvalidArgument
     /// (sizes), and those of the backend.
@@ -86,7 +88,8 @@ private:
         std::map<std::uint32_t, std::shared_ptr<Aligner>> aligners;  // by tokens
     };
 
-    SpeechSession(graph::Backend& backend, const models::EncoderDecoder& model, const SpeechSessionOptions& options);
+    SpeechSession(graph::Backend& backend, const models::EncoderDecoder& model, const SpeechSessionOptions& options,
+                  std::shared_ptr<graph::TensorStore> weights);
     Result<void> choose_batch(std::size_t windows);
     Result<void> make_batch(std::uint32_t rows);
     models::DecodeLayout layout() const;

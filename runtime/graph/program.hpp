@@ -28,7 +28,7 @@ public:
     virtual const void* type() const noexcept { return nullptr; }
 };
 
-/// What the stores of a backend hold.
+/// What the stores of a backend, and of its twins, hold.
 enum class Stored : std::uint8_t { weights, weights_in_place, states };
 using StoredBytes = std::array<std::atomic<std::uint64_t>, 3>;  // by Stored
 
@@ -84,12 +84,19 @@ public:
 
 class Backend {
 public:
+    Backend() = default;
     virtual ~Backend() = default;
+    Backend& operator=(const Backend&) = delete;
     virtual const void* type() const noexcept { return nullptr; }
 
     /// "llvmpipe (LLVM 15.0.6, 256 bits)", "CPU (float)"
     virtual std::string name() const = 0;
     virtual std::shared_ptr<TensorStore> make_store() = 0;
+    /// Another backend on the same device, for another thread: their programs share stores, and memory() is that of both. Errors:
+    /// MissingFeature (a kind of backend that has none).
+    virtual Result<std::unique_ptr<Backend>> make_twin() const {
+        return Error{ErrorCode::MissingFeature, name() + ": the backend is alone on its device"};
+    }
     /// What its programs have of the device now. Thread-safe.
     virtual DeviceMemory memory() const {
         return {.weights = stored(Stored::weights) + stored(Stored::weights_in_place),
@@ -97,7 +104,7 @@ public:
     }
     /// What it runs in one node, for plans that it is to compile: make_plan_for.
     virtual const FusionRules& fusions() const noexcept { return stepwise_fusions(); }
-    /// Weights that the store lacks are copied into it. Both stores must come from this backend; they outlive the program.
+    /// Weights that the store lacks are copied into it. Both stores must come from this backend or a twin; they outlive the program.
     virtual Result<std::unique_ptr<Program>> compile(Plan plan, std::shared_ptr<TensorStore> weights,
                                                      std::shared_ptr<TensorStore> states) = 0;
 
@@ -110,6 +117,7 @@ public:
     }
 
 protected:
+    Backend(const Backend&) = default;  // for make_twin
     std::uint64_t stored(Stored kind) const noexcept { return (*stored_)[static_cast<std::size_t>(kind)]; }
     std::shared_ptr<StoredBytes> stored_ = std::make_shared<StoredBytes>();  // for its stores
 

@@ -67,6 +67,9 @@ public:
     std::shared_ptr<graph::TensorStore> make_store() override {
         return std::make_shared<VulkanStore>(device_, stored_);
     }
+    Result<std::unique_ptr<graph::Backend>> make_twin() const override {
+        return std::unique_ptr<graph::Backend>(new VulkanBackend(*this));
+    }
     DeviceMemory memory() const override;
     const graph::FusionRules& fusions() const noexcept override { return fusions_; }
     Result<std::unique_ptr<graph::Program>> compile(graph::Plan plan, std::shared_ptr<graph::TensorStore> weights,
@@ -99,6 +102,7 @@ public:
     std::vector<std::string> validation_messages() const { return device_->instance().validation_messages(); }
 
 private:
+    VulkanBackend(const VulkanBackend&) = default;
     VulkanBackend(std::shared_ptr<Device> device, std::shared_ptr<Pipelines> pipelines, const BackendOptions& options)
         : device_(std::move(device)),
           pipelines_(std::move(pipelines)),
