@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "vkformer/adapter.hpp"
 #include "vkformer/device_memory.hpp"
 #include "vkformer/export.h"
 #include "vkformer/offload.hpp"
@@ -38,6 +39,8 @@ struct EncoderOptions {
     std::function<bool()> should_stop;
     /// Weights that stay in the host's memory. Without a report of its own, on_progress is told.
     Offload offload;
+    /// Loaded beside the weights of an encoder of texts, and each call says which of them count. Models of images take none.
+    std::vector<Adapter> adapters;
 };
 
 struct EmbedderOptions : EncoderOptions {
@@ -60,8 +63,8 @@ struct Embedding {
 /// independent of each other.
 class VKFORMER_API Embedder {
 public:
-    /// Errors: FileNotFound, CorruptFile, UnsupportedConfig, MissingTensor, ShapeMismatch (of the folder); InvalidArgument (of
-    /// the options); NoVulkanLoader, NoDevice, MissingFeature (of the device). Never falls back to another device.
+    /// Never falls back to another device. Errors: FileNotFound, CorruptFile, UnsupportedConfig, MissingTensor, ShapeMismatch (of the folder or
+    /// an adapter); InvalidArgument (of the options, two adapters of one name); NoVulkanLoader, NoDevice, MissingFeature (of the device).
     static Result<Embedder> load(const std::filesystem::path& folder, const EmbedderOptions& options = {});
 
     /// Another one of the same model for another thread: it shares the weights, in the device's memory too, and has programs and
@@ -76,9 +79,11 @@ public:
     using Progress = std::function<void(std::size_t done, std::size_t total)>;
 
     /// One vector per text, in order; texts of like length are run together, which changes no result by more than rounding.
-    /// White space around a text does not count; longer texts than the model takes are cut at their end. Errors:
-    /// InvalidArgument (a text that is not UTF-8; says which one), DeviceLost, Vulkan, out of memory.
-    Result<std::vector<Embedding>> embed(std::span<const std::string> texts, const Progress& progress = {});
+    /// White space around a text does not count; longer texts than the model takes are cut at their end. `adapters`: which of
+    /// EncoderOptions::adapters count, and how much, as of GenerateOptions. Errors: InvalidArgument (a text that is not UTF-8; says which
+    /// one; an adapter that is not loaded), DeviceLost, Vulkan, out of memory.
+    Result<std::vector<Embedding>> embed(std::span<const std::string> texts, const Progress& progress = {},
+                                         const std::map<std::string, float>& adapters = {});
     /// Whether embed() takes this text; nothing is run. Errors: InvalidArgument.
     Result<void> check(const std::string& text) const;
 
@@ -114,7 +119,8 @@ struct PairScore {
 /// thread-safe.
 class VKFORMER_API CrossEncoder {
 public:
-    /// Errors: as of Embedder::load; UnsupportedConfig also for a model without a classification head.
+    /// Errors: as of Embedder::load; UnsupportedConfig also for a model without a classification head, and for adapters of a language
+    /// model that answers "yes" or "no".
     static Result<CrossEncoder> load(const std::filesystem::path& folder, const EncoderOptions& options = {});
 
     /// As of Embedder.
@@ -127,7 +133,8 @@ public:
     using Progress = Embedder::Progress;
 
     /// As Embedder::embed. Of a pair that is too long the longer text is cut first.
-    Result<std::vector<PairScore>> score(std::span<const TextPair> pairs, const Progress& progress = {});
+    Result<std::vector<PairScore>> score(std::span<const TextPair> pairs, const Progress& progress = {},
+                                         const std::map<std::string, float>& adapters = {});
     /// Whether score() takes this pair; nothing is run. Errors: InvalidArgument.
     Result<void> check(const TextPair& pair) const;
 

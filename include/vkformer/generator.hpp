@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "vkformer/adapter.hpp"
 #include "vkformer/constraint.hpp"
 #include "vkformer/device_memory.hpp"
 #include "vkformer/export.h"
@@ -64,13 +65,6 @@ struct BeamSearch {
     /// A sequence of n tokens scores Σ log p / n^length_penalty. None: what the model folder says, else 1.
     std::optional<float> length_penalty;
     std::optional<EarlyStopping> early_stopping;  ///< none: what the model folder says, else heuristic
-};
-
-/// A low-rank adapter (LoRA, Hu et al. 2022): a folder of PEFT's (adapter_config.json, adapter_model.safetensors) for a model in a folder, a
-/// GGUF file for one in a GGUF file.
-struct Adapter {
-    std::string name;  ///< by which GenerateOptions::adapters asks for it
-    std::filesystem::path path;
 };
 
 struct GeneratorOptions {

@@ -38,6 +38,20 @@ nb::list texts(std::span<const std::string> utf8) {
     return result;
 }
 
+std::vector<Adapter> adapters_of(const nb::list& given) {
+    std::vector<Adapter> adapters;
+    for (const nb::handle one : given)
+        adapters.push_back({.name = text_of(nb::cast<nb::str>(one[0])), .path = path_of(nb::cast<nb::bytes>(one[1]))});
+    return adapters;
+}
+
+std::map<std::string, float> scales_of(const nb::list& given) {
+    std::map<std::string, float> scales;
+    for (const nb::handle one : given)
+        scales[text_of(nb::cast<nb::str>(one[0]))] = static_cast<float>(nb::cast<double>(one[1]));
+    return scales;
+}
+
 namespace {
 
 template <class T>

@@ -18,6 +18,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "held.hpp"
+#include "vkformer/adapter.hpp"
 #include "vkformer/attention_weights.hpp"
 #include "vkformer/embedder.hpp"
 #include "vkformer/image.hpp"
@@ -36,6 +37,11 @@ std::string path_of(const nb::bytes& path);
 /// What is no UTF-8 becomes U+FFFD.
 nb::str text(std::string_view utf8);
 nb::list texts(std::span<const std::string> utf8);
+
+/// (name, path) of each.
+std::vector<Adapter> adapters_of(const nb::list& given);
+/// (name, scale) of each.
+std::map<std::string, float> scales_of(const nb::list& given);
 
 using Floats = nb::ndarray<nb::numpy, float>;
 using Bytes = nb::ndarray<nb::numpy, std::uint8_t>;

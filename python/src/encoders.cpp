@@ -20,7 +20,7 @@ void bind_encoders(nb::module_& module) {
             "__init__",
             [](HeldEmbedder* self, const nb::bytes& path, const CommonOptions& common, const nb::object& on_progress,
                std::uint32_t batch, std::uint32_t max_length, const nb::str& pooling, std::optional<bool> normalize,
-               const nb::object& prompt, const nb::str& prompt_name) {
+               const nb::object& prompt, const nb::str& prompt_name, const nb::list& adapters) {
                 EmbedderOptions options;
                 options.batch = batch;
                 options.max_length = max_length;
@@ -28,20 +28,23 @@ void bind_encoders(nb::module_& module) {
                 options.normalize = normalize;
                 if (!prompt.is_none()) options.prompt = text_of(prompt);
                 options.prompt_name = text_of(prompt_name);
+                options.adapters = adapters_of(adapters);
                 new (self) HeldEmbedder(path_of(path), common.in(std::move(options)), on_progress);
             },
             nb::arg("path"), nb::arg("common"), nb::arg("on_progress").none(), nb::kw_only(), nb::arg("batch"),
             nb::arg("max_length"), nb::arg("pooling"), nb::arg("normalize").none(), nb::arg("prompt").none(),
-            nb::arg("prompt_name"))
+            nb::arg("prompt_name"), nb::arg("adapters"))
         .def(
             "embed",
-            [](HeldEmbedder& self, const nb::list& given, const nb::object& on_progress, const Stop& stop) {
+            [](HeldEmbedder& self, const nb::list& given, const nb::list& adapters, const nb::object& on_progress,
+               const Stop& stop) {
+                const auto scales = scales_of(adapters);
                 const auto sources = texts_of(given);
                 const auto progress = progress_of(self.watch(), on_progress);
-                const auto found = self.run(&stop, [&](Embedder& e) { return e.embed(sources, progress); });
+                const auto found = self.run(&stop, [&](Embedder& e) { return e.embed(sources, progress, scales); });
                 return embeddings(found, self.model().dimension());
             },
-            nb::arg("texts"), nb::arg("on_progress").none(), nb::arg("stop"))
+            nb::arg("texts"), nb::arg("adapters"), nb::arg("on_progress").none(), nb::arg("stop"))
         .def("check",
              [](HeldEmbedder& self, const nb::str& given) {
                  const auto checked = self.model().check(text_of(given));
@@ -56,23 +59,26 @@ void bind_encoders(nb::module_& module) {
         .def(
             "__init__",
             [](HeldScorer* self, const nb::bytes& path, const CommonOptions& common, const nb::object& on_progress,
-               std::uint32_t batch, std::uint32_t max_length) {
-                new (self) HeldScorer(path_of(path),
-                                      common.in(EncoderOptions{.batch = batch, .max_length = max_length}), on_progress);
+               std::uint32_t batch, std::uint32_t max_length, const nb::list& adapters) {
+                EncoderOptions options{.batch = batch, .max_length = max_length};
+                options.adapters = adapters_of(adapters);
+                new (self) HeldScorer(path_of(path), common.in(std::move(options)), on_progress);
             },
             nb::arg("path"), nb::arg("common"), nb::arg("on_progress").none(), nb::kw_only(), nb::arg("batch"),
-            nb::arg("max_length"))
+            nb::arg("max_length"), nb::arg("adapters"))
         .def(
             "score",
-            [](HeldScorer& self, const nb::list& given, const nb::object& on_progress, const Stop& stop) {
+            [](HeldScorer& self, const nb::list& given, const nb::list& adapters, const nb::object& on_progress,
+               const Stop& stop) {
+                const auto scales = scales_of(adapters);
                 const auto pairs = pairs_of(given);
                 const auto progress = progress_of(self.watch(), on_progress);
-                const auto found = self.run(&stop, [&](CrossEncoder& c) { return c.score(pairs, progress); });
+                const auto found = self.run(&stop, [&](CrossEncoder& c) { return c.score(pairs, progress, scales); });
                 std::vector<std::span<const float>> scores;
                 for (const PairScore& one : found) scores.emplace_back(one.scores);
                 return rows(scores, self.model().labels());
             },
-            nb::arg("pairs"), nb::arg("on_progress").none(), nb::arg("stop"))
+            nb::arg("pairs"), nb::arg("adapters"), nb::arg("on_progress").none(), nb::arg("stop"))
         .def("check",
              [](HeldScorer& self, const nb::str& first, const nb::str& second) {
                  const auto checked = self.model().check({text_of(first), text_of(second)});

@@ -52,22 +52,6 @@ BeamSearch beam_search_of(std::uint32_t beams, std::optional<float> length_penal
     return search;
 }
 
-/// Names and paths.
-std::vector<Adapter> adapters_of(const nb::list& given) {
-    std::vector<Adapter> adapters;
-    for (const nb::handle one : given)
-        adapters.push_back({.name = text_of(nb::cast<nb::str>(one[0])), .path = path_of(nb::cast<nb::bytes>(one[1]))});
-    return adapters;
-}
-
-/// Names and scales.
-std::map<std::string, float> scales_of(const nb::list& given) {
-    std::map<std::string, float> scales;
-    for (const nb::handle one : given)
-        scales[text_of(nb::cast<nb::str>(one[0]))] = static_cast<float>(nb::cast<double>(one[1]));
-    return scales;
-}
-
 ScoreOptions score_options_of(std::uint32_t likeliest, std::uint32_t stride, const nb::list& adapters) {
     return {.likeliest = likeliest, .stride = stride, .adapters = scales_of(adapters)};
 }

@@ -592,3 +592,44 @@ def test_adapters(device: str) -> None:
             generator.generate_tokens([[1]], adapters={"llama_gqa_odd": "much"})  # type: ignore[dict-item]
     with pytest.raises(vkformer.MissingFileError, match=r"adapter_config\.json"):
         vkformer.Generator(base, device, adapters={"x": GOLDENS})
+
+
+def write_adapter(folder: Path, module: str, width: int) -> Path:
+    """A random one of a square weight."""
+    folder.mkdir()
+    (folder / "adapter_config.json").write_text('{"peft_type": "LORA", "r": 2, "lora_alpha": 4, "bias": "none"}')
+    rng = np.random.default_rng(1)
+    tensors = {"lora_A": rng.standard_normal((2, width)), "lora_B": rng.standard_normal((width, 2))}
+    header, data = {}, b""
+    for half, values in tensors.items():
+        begin, data = len(data), data + values.astype(np.float32).tobytes()
+        header[f"base_model.model.{module}.{half}.weight"] = {
+            "dtype": "F32",
+            "shape": values.shape,
+            "data_offsets": [begin, len(data)],
+        }
+    text = json.dumps(header).encode()
+    (folder / "adapter_model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + data)
+    return folder
+
+
+def numbers_of(model: vkformer.Embedder | vkformer.Reranker, **arguments: Any) -> Any:
+    text = "a cat and a dog"
+    if isinstance(model, vkformer.Embedder):
+        return model.embed([text], **arguments)
+    return model.score([(text, "x")], **arguments)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("embedder", vkformer.Embedder), ("cross_encoder", vkformer.Reranker)])
+def test_adapters_of_encoders(device: str, tmp_path: Path, name: str, kind: Any) -> None:
+    prefix = "" if name == "embedder" else "bert."
+    query = write_adapter(tmp_path / "query", prefix + "encoder.layer.0.attention.self.query", 20)
+    base = GOLDENS / "sentences" / name
+    with kind(base, device, plain_shaders=True) as model:
+        plain = numbers_of(model)
+    with kind(base, device, adapters={"query": query}, plain_shaders=True) as model:
+        assert (numbers_of(model) == plain).all()
+        assert (numbers_of(model, adapters={"query": 0}) == plain).all()
+        assert np.abs(numbers_of(model, adapters="query") - plain).max() > 1e-4
+        with pytest.raises(vkformer.InvalidArgumentError, match='no adapter "x" is loaded; there are: query'):
+            numbers_of(model, adapters=["x"])

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal, SupportsIndex, Unpack
 
 from . import _core, _inputs
-from ._inputs import Dtype, Path
+from ._inputs import AdapterChoice, Dtype, Path
 from ._model import CommonArguments, Model, Progress
 from ._results import Embeddings, FloatArray, Ranked
 
@@ -20,6 +20,8 @@ class Embedder(Model[_core.Embedder]):
     pooling: "cls", "mean", "max", "mean_sqrt_len", "weightedmean", "lasttoken"; empty: the model's.
     normalize: vectors of length 1; None: as the model says.
     prompt: put before every text; prompt_name: the folder's prompt of that name ("query", "passage").
+    adapters: low-rank adapters (LoRA) that are loaded beside the weights: name → a folder of PEFT's, or a GGUF file for a
+        GGUF model. Each call says which of them count, as ``Generator.generate`` does; none of them: the model alone.
     Further keyword arguments: vkformer.CommonArguments.
 
     Raises: as Translator. Results are those of sentence-transformers' encode().
@@ -37,6 +39,7 @@ class Embedder(Model[_core.Embedder]):
         normalize: bool | None = None,
         prompt: str | None = None,
         prompt_name: str = "",
+        adapters: Mapping[str, Path] | None = None,
         **common: Unpack[CommonArguments],
     ) -> None:
         options, on_progress = _inputs.common(device, dtype, **common)
@@ -51,10 +54,13 @@ class Embedder(Model[_core.Embedder]):
                 normalize=normalize,
                 prompt=None if prompt is None else _inputs.text(prompt, "prompt"),
                 prompt_name=_inputs.text(prompt_name, "prompt_name"),
+                adapters=_inputs.adapters(adapters),
             )
         )
 
-    def embed(self, texts: str | Iterable[str], *, on_progress: Progress | None = None) -> FloatArray:
+    def embed(
+        self, texts: str | Iterable[str], *, adapters: AdapterChoice = (), on_progress: Progress | None = None
+    ) -> FloatArray:
         """float32: [dimension] of a text, [texts, dimension] of several, in order.
 
         White space around a text does not count; texts that are longer than the model takes are cut at their end
@@ -62,19 +68,27 @@ class Embedder(Model[_core.Embedder]):
         Raises: DeviceLostError, VulkanError, MemoryError.
         """
         given = [texts] if isinstance(texts, str) else _inputs.texts(texts, "texts")
-        vectors: FloatArray = self._run(lambda stop: self._core.embed(given, on_progress, stop))[0]
+        scales = _inputs.adapter_scales(adapters)
+        vectors: FloatArray = self._run(lambda stop: self._core.embed(given, scales, on_progress, stop))[0]
         return vectors[0] if isinstance(texts, str) else vectors
 
-    async def embed_async(self, texts: str | Iterable[str], *, on_progress: Progress | None = None) -> FloatArray:
+    async def embed_async(
+        self, texts: str | Iterable[str], *, adapters: AdapterChoice = (), on_progress: Progress | None = None
+    ) -> FloatArray:
         """``embed`` in another thread."""
         given = [texts] if isinstance(texts, str) else _inputs.texts(texts, "texts")
-        vectors: FloatArray = (await self._run_async(lambda stop: self._core.embed(given, on_progress, stop)))[0]
+        scales = _inputs.adapter_scales(adapters)
+        found = await self._run_async(lambda stop: self._core.embed(given, scales, on_progress, stop))
+        vectors: FloatArray = found[0]
         return vectors[0] if isinstance(texts, str) else vectors
 
-    def embed_details(self, texts: Iterable[str], *, on_progress: Progress | None = None) -> Embeddings:
+    def embed_details(
+        self, texts: Iterable[str], *, adapters: AdapterChoice = (), on_progress: Progress | None = None
+    ) -> Embeddings:
         """``embed``, with how many tokens of each text were read and how many left out."""
         given = _inputs.texts(texts, "texts")
-        return Embeddings(*self._run(lambda stop: self._core.embed(given, on_progress, stop)))
+        scales = _inputs.adapter_scales(adapters)
+        return Embeddings(*self._run(lambda stop: self._core.embed(given, scales, on_progress, stop)))
 
     def check(self, text: str) -> None:
         """Raises where ``embed`` does not take the text; runs nothing."""
@@ -100,7 +114,7 @@ class Embedder(Model[_core.Embedder]):
 class Reranker(Model[_core.CrossEncoder]):
     """A "…ForSequenceClassification" model, which reads two texts at once and scores them: a cross-encoder.
 
-    path, device, dtype, batch, max_length and further keyword arguments: as of Embedder.
+    path, device, dtype, batch, max_length, adapters and further keyword arguments: as of Embedder.
 
     Raises: as Translator; UnsupportedConfigError also for a model without a classification head. Results are those of
     sentence-transformers' CrossEncoder.predict().
@@ -114,6 +128,7 @@ class Reranker(Model[_core.CrossEncoder]):
         *,
         batch: SupportsIndex = 32,
         max_length: SupportsIndex = 0,
+        adapters: Mapping[str, Path] | None = None,
         **common: Unpack[CommonArguments],
     ) -> None:
         options, on_progress = _inputs.common(device, dtype, **common)
@@ -124,33 +139,52 @@ class Reranker(Model[_core.CrossEncoder]):
                 on_progress,
                 batch=_inputs.uint(batch, "batch"),
                 max_length=_inputs.uint(max_length, "max_length"),
+                adapters=_inputs.adapters(adapters),
             )
         )
 
-    def score(self, pairs: Iterable[tuple[str, str]], *, on_progress: Progress | None = None) -> FloatArray:
+    def score(
+        self, pairs: Iterable[tuple[str, str]], *, adapters: AdapterChoice = (), on_progress: Progress | None = None
+    ) -> FloatArray:
         """float32 [pairs, labels], in order; of a model with one label (most have) [pairs].
 
         Of a pair that is too long the longer text is cut first.
         """
         given = _inputs.pairs(pairs, "pairs")
-        return self._squeezed(self._run(lambda stop: self._core.score(given, on_progress, stop)))
+        scales = _inputs.adapter_scales(adapters)
+        return self._squeezed(self._run(lambda stop: self._core.score(given, scales, on_progress, stop)))
 
-    async def score_async(self, pairs: Iterable[tuple[str, str]], *, on_progress: Progress | None = None) -> FloatArray:
+    async def score_async(
+        self, pairs: Iterable[tuple[str, str]], *, adapters: AdapterChoice = (), on_progress: Progress | None = None
+    ) -> FloatArray:
         """``score`` in another thread."""
         given = _inputs.pairs(pairs, "pairs")
-        return self._squeezed(await self._run_async(lambda stop: self._core.score(given, on_progress, stop)))
+        scales = _inputs.adapter_scales(adapters)
+        return self._squeezed(await self._run_async(lambda stop: self._core.score(given, scales, on_progress, stop)))
 
-    def rerank(self, query: str, passages: Iterable[str], *, top_k: SupportsIndex | None = None) -> list[Ranked]:
+    def rerank(
+        self,
+        query: str,
+        passages: Iterable[str],
+        *,
+        top_k: SupportsIndex | None = None,
+        adapters: AdapterChoice = (),
+    ) -> list[Ranked]:
         """The passages, the best first; the first ``top_k`` of them. For a model with one label."""
         given = self._passages(query, passages)
-        return _ranked(given, self.score(given), top_k)
+        return _ranked(given, self.score(given, adapters=adapters), top_k)
 
     async def rerank_async(
-        self, query: str, passages: Iterable[str], *, top_k: SupportsIndex | None = None
+        self,
+        query: str,
+        passages: Iterable[str],
+        *,
+        top_k: SupportsIndex | None = None,
+        adapters: AdapterChoice = (),
     ) -> list[Ranked]:
         """``rerank`` in another thread."""
         given = self._passages(query, passages)
-        return _ranked(given, await self.score_async(given), top_k)
+        return _ranked(given, await self.score_async(given, adapters=adapters), top_k)
 
     def check(self, first: str, second: str) -> None:
         """Raises where ``score`` does not take the pair; runs nothing."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, SupportsFloat, SupportsIndex, TypedDict, Unpack, overload
 
 from . import _core, _inputs
-from ._inputs import Dtype, Path
+from ._inputs import AdapterChoice, Dtype, Path
 from ._model import CommonArguments, Model, Progress
 from ._results import Generation, GenerationTimings, StepLogProbs, TextScores, text_scores
 from ._streams import AsyncTextStream, OnText, TextStream, Work
@@ -68,7 +68,7 @@ class GenerateArguments(TypedDict, total=False):
     json_object: bool
     regex: str
     choice: Iterable[str]
-    adapters: str | Iterable[str] | Mapping[str, SupportsFloat]
+    adapters: AdapterChoice
 
 
 class ScoreArguments(TypedDict, total=False):
@@ -84,7 +84,7 @@ class ScoreArguments(TypedDict, total=False):
 
     likeliest: SupportsIndex
     stride: SupportsIndex
-    adapters: str | Iterable[str] | Mapping[str, SupportsFloat]
+    adapters: AdapterChoice
     on_progress: Progress | None
 
 
@@ -108,16 +108,6 @@ def _constraint(name: str, value: Any) -> _core.Constraint | None:
     if name == "regex":
         return _core.Constraint.regex(_inputs.text(value, name))
     return _core.Constraint.choice(_inputs.texts(value, name))
-
-
-def _adapters(value: str | Iterable[str] | Mapping[str, SupportsFloat]) -> list[tuple[str, float]]:
-    if isinstance(value, Mapping):
-        return [
-            (_inputs.text(name, "a name of adapters"), _inputs.real(scale, f"adapters[{name!r}]"))
-            for name, scale in value.items()
-        ]
-    names = [value] if isinstance(value, str) else _inputs.texts(value, "adapters")
-    return [(_inputs.text(name, "a name of adapters"), 1.0) for name in names]
 
 
 def _options(arguments: Mapping[str, Any]) -> _core.GenerateOptions:
@@ -148,7 +138,7 @@ def _options(arguments: Mapping[str, Any]) -> _core.GenerateOptions:
         elif name == "ignore_end":
             options.ignore_end = bool(value)
         elif name == "adapters":
-            options.adapters = _adapters(value)
+            options.adapters = _inputs.adapter_scales(value)
         elif name in _CONSTRAINTS:
             if options.constraint is not None:
                 raise ValueError(f"{name} is given beside another constraint")
@@ -229,10 +219,7 @@ class Generator(Model[_core.Generator]):
                 if early_stopping is None
                 else _EARLY_STOPPING[_inputs.choice(early_stopping, "early_stopping", tuple(_EARLY_STOPPING))],
                 draft=None if draft is None else _inputs.path(draft),
-                adapters=[
-                    (_inputs.text(name, "a name of adapters"), _inputs.path(folder))
-                    for name, folder in (adapters or {}).items()
-                ],
+                adapters=_inputs.adapters(adapters),
             )
         )
 
@@ -422,7 +409,7 @@ def _score_arguments(arguments: Mapping[str, Any]) -> tuple[int, int, list[tuple
     return (
         _inputs.uint(asked["likeliest"], "likeliest"),
         _inputs.uint(asked["stride"], "stride"),
-        _adapters(asked["adapters"]),
+        _inputs.adapter_scales(asked["adapters"]),
         asked["on_progress"],
     )
 

@@ -14,6 +14,8 @@ from . import _core
 
 Path: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 Dtype: TypeAlias = Literal["f32", "f16"]
+#: Adapters that count, by name: one, some, or a mapping to how much each counts, -1000 to 1000 (1: as it was trained).
+AdapterChoice: TypeAlias = str | Iterable[str] | Mapping[str, SupportsFloat]
 #: Samples or pixels: a NumPy array, or what has DLPack (torch, JAX, …), ``__array_interface__`` (Pillow) or a buffer.
 ArrayLike: TypeAlias = Any
 
@@ -80,6 +82,19 @@ def texts(values: Iterable[str], what: str) -> list[str]:
     if isinstance(values, (bytes, bytearray, Mapping)) or not isinstance(values, Iterable):
         raise TypeError(f"{what} is {_kind(values)}, expected a str or an iterable of them")
     return [text(value, f"{what}[{i}]") for i, value in enumerate(values)]
+
+
+def adapters(folders: Mapping[str, Path] | None) -> list[tuple[str, bytes]]:
+    """Names and paths."""
+    return [(text(name, "a name of adapters"), path(folder)) for name, folder in (folders or {}).items()]
+
+
+def adapter_scales(value: AdapterChoice) -> list[tuple[str, float]]:
+    """Names and how much each counts."""
+    if isinstance(value, Mapping):
+        return [(text(name, "a name of adapters"), real(scale, f"adapters[{name!r}]")) for name, scale in value.items()]
+    names = [value] if isinstance(value, str) else texts(value, "adapters")
+    return [(text(name, "a name of adapters"), 1.0) for name in names]
 
 
 def pairs(values: Iterable[tuple[str, str]], what: str) -> list[tuple[str, str]]:

@@ -5,6 +5,7 @@
 
 #include "api/encoder_heads.hpp"
 #include "api/encoder_runner.hpp"
+#include "api/named_adapters.hpp"
 #include "api/yes_no_reranker.hpp"
 #include "core/try.hpp"
 #include "models/open_model.hpp"
@@ -62,6 +63,14 @@ Result<void> check_widths(const models::SentenceModel& model, std::uint64_t hidd
     return {};
 }
 
+/// With the adapters of the options beside its weights.
+Result<models::Encoder> load_adapted(const models::Opened<models::Encoder>& opened, const EncoderOptions& options) {
+    VKFORMER_TRY(const auto adapters, api::open_adapters(options.adapters));
+    VKFORMER_TRY(auto encoder, opened.load());
+    if (adapters.empty()) return encoder;
+    return models::with_adapters(opened, encoder, adapters);
+}
+
 }  // namespace
 
 struct Embedder::Impl {
@@ -98,7 +107,8 @@ Result<Embedder> Embedder::load(const std::filesystem::path& folder, const Embed
         return Error{
             ErrorCode::UnsupportedConfig,
             "the model leaves its prompts out of the pooling (include_prompt is false), which vkformer does not"};
-    VKFORMER_TRY(auto encoder, models::load_encoder(sentence));
+    VKFORMER_TRY(const auto opened, models::open_encoder(sentence));
+    VKFORMER_TRY(auto encoder, load_adapted(opened, options));
     const std::uint64_t hidden_size = encoder.config().hidden_size;
     VKFORMER_CHECK(check_widths(sentence, hidden_size));
     const std::size_t dimension = sentence.dimension(hidden_size);
@@ -124,7 +134,8 @@ Result<Embedder> Embedder::twin() const {
                                                 .dimension = impl_->dimension}));
 }
 
-Result<std::vector<Embedding>> Embedder::embed(std::span<const std::string> texts, const Progress& progress) {
+Result<std::vector<Embedding>> Embedder::embed(std::span<const std::string> texts, const Progress& progress,
+                                               const std::map<std::string, float>& adapters) {
     std::vector<std::string> changed;
     if (impl_->changes_texts()) {
         for (const std::string& text : texts) changed.push_back(impl_->changed(text));
@@ -132,7 +143,7 @@ Result<std::vector<Embedding>> Embedder::embed(std::span<const std::string> text
     }
     std::vector<api::EncoderInput> inputs;
     for (const std::string& text : texts) inputs.push_back({.first = text});
-    VKFORMER_TRY(auto outputs, impl_->runner.run(inputs, "text", progress));
+    VKFORMER_TRY(auto outputs, impl_->runner.run(inputs, "text", progress, adapters));
     std::vector<Embedding> embeddings;
     for (api::EncoderOutput& output : outputs)
         embeddings.push_back({.values = std::move(output.values), .tokens = output.tokens, .cut = output.cut});
@@ -165,6 +176,9 @@ namespace {
 /// A language model's scores.
 Result<api::EncoderRunner> load_yes_no_runner(const models::Opened<models::Decoder>& opened,
                                               const EncoderOptions& options) {
+    if (!options.adapters.empty())
+        return Error{ErrorCode::UnsupportedConfig,
+                     opened.path.string() + ": a language model that answers \"yes\" or \"no\" takes no adapters here"};
     VKFORMER_TRY(api::YesNoReranker model, api::load_yes_no_reranker(opened));
     VKFORMER_TRY(auto head, api::score_head(opened.path, model.encoder));
     VKFORMER_TRY(auto runner, api::EncoderRunner::load(opened.path, std::move(model.encoder), std::move(head),
@@ -182,7 +196,8 @@ Result<CrossEncoder> CrossEncoder::load(const std::filesystem::path& folder, con
         VKFORMER_TRY(auto runner, load_yes_no_runner(std::get<models::Opened<models::Decoder>>(*opened), options));
         return CrossEncoder(std::make_unique<Impl>(Impl{.runner = std::move(runner)}));
     }
-    VKFORMER_TRY(auto encoder, models::load_encoder(folder));
+    VKFORMER_TRY(const auto opened_encoder, models::open_encoder(folder));
+    VKFORMER_TRY(auto encoder, load_adapted(opened_encoder, options));
     if (encoder.config().labels == 0)
         return Error{ErrorCode::UnsupportedConfig,
                      folder.string() + ": the model has no classification head (" +
@@ -203,10 +218,11 @@ Result<void> CrossEncoder::check(const TextPair& pair) const {
     return impl_->runner.check({.first = pair.first, .second = pair.second});
 }
 
-Result<std::vector<PairScore>> CrossEncoder::score(std::span<const TextPair> pairs, const Progress& progress) {
+Result<std::vector<PairScore>> CrossEncoder::score(std::span<const TextPair> pairs, const Progress& progress,
+                                                   const std::map<std::string, float>& adapters) {
     std::vector<api::EncoderInput> inputs;
     for (const TextPair& pair : pairs) inputs.push_back({.first = pair.first, .second = pair.second});
-    VKFORMER_TRY(auto outputs, impl_->runner.run(inputs, "pair", progress));
+    VKFORMER_TRY(auto outputs, impl_->runner.run(inputs, "pair", progress, adapters));
     std::vector<PairScore> scores;
     for (api::EncoderOutput& output : outputs)
         scores.push_back({.scores = std::move(output.values), .tokens = output.tokens, .cut = output.cut});

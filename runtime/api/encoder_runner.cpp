@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "api/encoder_options.hpp"
+#include "api/named_adapters.hpp"
 #include "core/try.hpp"
 #include "formats/config.hpp"
 #include "formats/gguf.hpp"
@@ -73,6 +74,7 @@ Result<EncoderRunner> EncoderRunner::load(const std::filesystem::path& folder, m
     runner.max_length_ = max_length == 0 ? positions : std::min(max_length, positions);
     VKFORMER_TRY(runner.tokenizer_, text::load_tokenizer(folder));
     runner.encoder_ = std::make_shared<const models::Encoder>(std::move(encoder));
+    runner.adapters_ = names_of(options.adapters);
     if (opening) {
         VKFORMER_TRY(auto opened,
                      opening->get([&] { return encoder_workload(*runner.encoder_, head, dtype_of(options)); }));
@@ -94,6 +96,7 @@ EncoderRunner EncoderRunner::twin(std::shared_ptr<OpenedBackend> twin) const {
     made.prompt_ = prompt_;
     made.padding_ = padding_;
     made.max_length_ = max_length_;
+    made.adapters_ = adapters_;
     return made;
 }
 
@@ -154,7 +157,9 @@ Result<void> EncoderRunner::check(const EncoderInput& input) const {
 }
 
 Result<std::vector<EncoderOutput>> EncoderRunner::run(std::span<const EncoderInput> inputs, std::string_view what,
-                                                      const Embedder::Progress& progress) {
+                                                      const Embedder::Progress& progress,
+                                                      const std::map<std::string, float>& adapters) {
+    VKFORMER_TRY(const std::vector<float> scales, scales_of(encoder_->weights(), adapters_, adapters));
     std::vector<text::Encoding> encodings;
     std::vector<decoding::EncoderText> texts;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -172,7 +177,7 @@ Result<std::vector<EncoderOutput>> EncoderRunner::run(std::span<const EncoderInp
             {.tokens = encoding.ids,
              .types = has_types ? std::span<const std::int32_t>(encoding.types) : std::span<const std::int32_t>()});
     }
-    VKFORMER_TRY(auto rows, session_->run(texts, progress));
+    VKFORMER_TRY(auto rows, session_->run(texts, progress, scales));
     for (std::size_t i = 0; i < rows.size(); ++i) outputs[i].values = std::move(rows[i]);
     return outputs;
 }

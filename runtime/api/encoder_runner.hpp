@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,7 +39,7 @@ Result<std::vector<tuning::Workload>> encoder_workload(const models::Encoder& en
 class EncoderRunner {
 public:
     /// `max_length`: tokens of a text that the folder allows, 0 where it says nothing. `device`: one that is open already, to share.
-    /// Errors: as of Embedder::load.
+    /// The encoder has the options' adapters already. Errors: as of Embedder::load.
     static Result<EncoderRunner> load(const std::filesystem::path& folder, models::Encoder encoder,
                                       decoding::EncoderHead head, std::uint32_t max_length,
                                       const EncoderOptions& options, std::shared_ptr<OpenedBackend> device = nullptr);
@@ -48,7 +49,8 @@ public:
 
     /// `what` names an input in messages: "text 3: …". Errors: as of Embedder::embed.
     Result<std::vector<EncoderOutput>> run(std::span<const EncoderInput> inputs, std::string_view what,
-                                           const Embedder::Progress& progress);
+                                           const Embedder::Progress& progress,
+                                           const std::map<std::string, float>& adapters = {});
 
     /// Pairs become one text by this from now on, where else the tokenizer joins them. Errors: InvalidArgument (no token of a pair is left
     /// of max_length), and the tokenizer's.
@@ -84,6 +86,7 @@ private:
     std::optional<EncodedPrompt> prompt_;
     std::optional<PaddedTexts> padding_;
     std::size_t max_length_ = 0;
+    std::vector<std::string> adapters_;  // names, in the model's order
 };
 
 }  // namespace vkformer::api

@@ -44,6 +44,8 @@ Result<models::VisionEncoder> fitted_to(const std::filesystem::path& folder, mod
 
 Result<ImageRunner> ImageRunner::load(const std::filesystem::path& folder, models::VisionEncoder encoder,
                                       decoding::ImageHead head, const EncoderOptions& options) {
+    if (!options.adapters.empty())
+        return Error{ErrorCode::UnsupportedConfig, folder.string() + ": models of images take no adapters"};
     VKFORMER_TRY(auto processor, images::ImageProcessor::open(folder));
     if (encoder.config().channels != 3)
         return Error{ErrorCode::UnsupportedConfig, "the model takes images of " +

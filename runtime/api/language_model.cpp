@@ -3,23 +3,17 @@
 
 #include <algorithm>
 
+#include "api/named_adapters.hpp"
 #include "api/weight_storage.hpp"
 #include "core/try.hpp"
-#include "models/adapter.hpp"
 
 namespace vkformer::api {
 
 Result<LanguageModel> load_language_model(const std::filesystem::path& path, const std::vector<Adapter>& adapters) {
     VKFORMER_TRY(const auto opened, models::open_decoder(path));
     LanguageModel made;
-    std::vector<models::Adapter> read;
-    for (const Adapter& adapter : adapters) {
-        if (adapter.name.empty() || std::ranges::count(made.adapters, adapter.name) > 0)
-            return Error{ErrorCode::InvalidArgument, "adapters need names of their own, and \"" + adapter.name +
-                                                         "\" is " + (adapter.name.empty() ? "none" : "two's")};
-        made.adapters.push_back(adapter.name);
-        VKFORMER_TRY(read.emplace_back(), models::open_adapter(adapter.path));
-    }
+    made.adapters = names_of(adapters);
+    VKFORMER_TRY(const auto read, open_adapters(adapters));
     VKFORMER_TRY(auto loaded, opened.load());
     if (!read.empty()) {
         VKFORMER_TRY(loaded, models::with_adapters(opened, loaded, read));
@@ -82,20 +76,7 @@ const std::vector<std::string>& LanguageModel::stops(const GenerateOptions& aske
 bool LanguageModel::is_end(std::int32_t token) const { return std::ranges::count(text.defaults.end_tokens, token) > 0; }
 
 Result<std::vector<float>> LanguageModel::adapter_scales(const std::map<std::string, float>& asked) const {
-    std::vector<float> scales(adapters.size(), 0.0f);
-    for (const auto& [name, scale] : asked) {
-        const auto found = std::ranges::find(adapters, name);
-        if (found == adapters.end()) {
-            std::string names;
-            for (const std::string& known : adapters) names += (names.empty() ? "" : ", ") + known;
-            return Error{ErrorCode::InvalidArgument, "no adapter \"" + name + "\" is loaded; " +
-                                                         (names.empty() ? "there are none" : "there are: " + names)};
-        }
-        scales[static_cast<std::size_t>(found - adapters.begin())] = scale;
-    }
-    VKFORMER_CHECK(model->check_adapters(scales));
-    if (std::ranges::all_of(scales, [](float scale) { return scale == 0; })) scales.clear();
-    return scales;
+    return scales_of(model->weights(), adapters, asked);
 }
 
 Result<std::shared_ptr<constraints::TokenConstraint>> LanguageModel::constraint(const GenerateOptions& asked,

@@ -65,7 +65,8 @@ Result<void> EncoderSession::check(std::span<const EncoderText> texts) const {
 
 /// Rows that no text needs have one token.
 Result<void> EncoderSession::run_batch(const Programs::Prepared& prepared, std::span<const EncoderText> texts,
-                                       std::span<const std::size_t> chosen, std::vector<std::vector<float>>& results) {
+                                       std::span<const std::size_t> chosen, std::span<const float> adapters,
+                                       std::vector<std::vector<float>>& results) {
     const EncoderLayout& layout = prepared.key;
     const std::size_t len = layout.len;
     std::vector<std::int32_t> tokens(layout.batch * len, 0), types(layout.batch * len, 0), lengths(layout.batch, 1);
@@ -81,6 +82,10 @@ Result<void> EncoderSession::run_batch(const Programs::Prepared& prepared, std::
     VKFORMER_CHECK(program.write(t.encoder.tokens, std::span<const std::int32_t>(tokens)));
     VKFORMER_CHECK(program.write(t.encoder.lengths, std::span<const std::int32_t>(lengths)));
     if (layout.token_types) VKFORMER_CHECK(program.write(t.encoder.types, std::span<const std::int32_t>(types)));
+    if (layout.adapters) {
+        const std::vector<float> scales = encoder_->weights().adapter_numbers(adapters, layout.batch);
+        VKFORMER_CHECK(program.write(t.encoder.adapters, std::span<const float>(scales)));
+    }
     VKFORMER_CHECK(program.submit());
     VKFORMER_CHECK(program.wait());
     const std::size_t width = program.plan().graph.shape(t.result).back();
@@ -94,8 +99,9 @@ Result<void> EncoderSession::run_batch(const Programs::Prepared& prepared, std::
 }
 
 Result<std::vector<std::vector<float>>> EncoderSession::run(std::span<const EncoderText> texts,
-                                                            const Progress& progress) {
+                                                            const Progress& progress, std::span<const float> adapters) {
     VKFORMER_CHECK(check(texts));
+    if (!adapters.empty()) VKFORMER_CHECK(encoder_->weights().check_adapters(adapters));
     const auto order = stable_order(
         texts.size(), [&](std::size_t a, std::size_t b) { return texts[a].tokens.size() > texts[b].tokens.size(); });
 
@@ -108,11 +114,14 @@ Result<std::vector<std::vector<float>>> EncoderSession::run(std::span<const Enco
         const auto chosen = std::span(order).subspan(first, std::min<std::size_t>(most, order.size() - first));
         const bool typed = std::ranges::any_of(chosen, [&](std::size_t i) { return has_types(texts[i]); });
         const auto rows = static_cast<std::uint32_t>(chosen.size());
-        const EncoderLayout layout = {
-            .batch = std::min(std::bit_ceil(rows), most), .len = len, .dtype = options_.dtype, .token_types = typed};
+        const EncoderLayout layout = {.batch = std::min(std::bit_ceil(rows), most),
+                                      .len = len,
+                                      .dtype = options_.dtype,
+                                      .token_types = typed,
+                                      .adapters = !adapters.empty()};
         VKFORMER_TRY(const auto* prepared,
                      programs_.get(layout, [&] { return embedding_graph(*encoder_, head_, layout); }));
-        VKFORMER_CHECK(run_batch(*prepared, texts, chosen, results));
+        VKFORMER_CHECK(run_batch(*prepared, texts, chosen, adapters, results));
         first += chosen.size();
         if (progress) progress(first, order.size());
     }

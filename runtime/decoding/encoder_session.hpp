@@ -53,9 +53,10 @@ public:
 
     using Progress = std::function<void(std::size_t done, std::size_t total)>;
 
-    /// A row of `width` for each text. Errors: InvalidArgument (a text without tokens, with too many, or with one that the model
-    /// does not know), and the backend's.
-    Result<std::vector<std::vector<float>>> run(std::span<const EncoderText> texts, const Progress& progress = {});
+    /// A row of `width` for each text. `adapters`: a scale of each of the model's, or nothing: none counts. Errors: InvalidArgument (a text
+    /// without tokens, with too many, or with one that the model does not know; the adapters' scales), and the backend's.
+    Result<std::vector<std::vector<float>>> run(std::span<const EncoderText> texts, const Progress& progress = {},
+                                                std::span<const float> adapters = {});
 
 private:
     using Programs = RecentPrograms<models::EncoderLayout, EmbeddingGraph>;
@@ -65,7 +66,8 @@ private:
 
     Result<void> check(std::span<const EncoderText> texts) const;
     Result<void> run_batch(const Programs::Prepared& prepared, std::span<const EncoderText> texts,
-                           std::span<const std::size_t> chosen, std::vector<std::vector<float>>& results);
+                           std::span<const std::size_t> chosen, std::span<const float> adapters,
+                           std::vector<std::vector<float>>& results);
 
     graph::Backend* backend_;
     const models::Encoder* encoder_;

@@ -30,10 +30,13 @@ bool is_there(const path& where) {
     return std::filesystem::exists(where, ignored);
 }
 
-/// Both halves of each update by their names: `ends` are those of a tensor's name behind the weight's, down and up. Each tensor has to be one
-/// of them, or a weight of the model that is repeated, which ends with `repeated_end`; empty: none is.
-Result<Adapter> read_updates(const formats::Weights& weights, std::string_view begin,
-                             const std::array<std::string_view, 2>& ends, std::string_view weight_end,
+/// Of names of tensors behind the weight's, down and up.
+using Ends = std::array<std::string_view, 2>;
+
+/// Both halves of each update by their names, of products and, where there are such, of tables. Each tensor has to be one of them, or a weight
+/// of the model that is repeated, which ends with `repeated_end`; empty: none is.
+Result<Adapter> read_updates(const formats::Weights& weights, std::string_view begin, const Ends& product_ends,
+                             std::string_view weight_end, const Ends& table_ends = {},
                              std::string_view repeated_end = {}) {
     const WeightReader read(weights, "");
     Adapter adapter;
@@ -51,16 +54,23 @@ Result<Adapter> read_updates(const formats::Weights& weights, std::string_view b
             VKFORMER_TRY(adapter.repeated[std::string(module) + std::string(weight_end)], weights.get(name));
             continue;
         }
+        const bool is_table =
+            !table_ends[0].empty() && (name.ends_with(table_ends[0]) || name.ends_with(table_ends[1]));
+        const Ends& ends = is_table ? table_ends : product_ends;
         const bool is_up = name.ends_with(ends[1]);
         if (!name.starts_with(begin) || !(is_up || name.ends_with(ends[0])))
             return Error{ErrorCode::UnsupportedConfig,
                          weights.source() + ": " + std::string(name) + " is no part of a low-rank adapter (" +
                              std::string(begin) + "…" + std::string(ends[0]) + ", …" + std::string(ends[1]) +
-                             "); only those are supported, without biases, magnitudes, embeddings or whole modules"};
+                             "); only those are supported, without biases, magnitudes or whole modules"};
         const std::string_view end = ends[is_up ? 1 : 0];
         const std::string whole(name.substr(0, name.size() - end.size()));
         Adapter::Update& update = adapter.updates[whole.substr(begin.size()) + std::string(weight_end)];
         if (is_up) continue;  // read with the other one, without which there is an error below
+        if (!update.down.bytes.empty())
+            return Error{ErrorCode::UnsupportedConfig,
+                         weights.source() + ": the adapter changes " + whole + " as a product and as a table"};
+        update.is_table = is_table;
         VKFORMER_TRY(update.down, matrix(whole + std::string(ends[0])));
         VKFORMER_TRY(update.up, matrix(whole + std::string(ends[1])));
     }
@@ -188,8 +198,9 @@ Result<Adapter> open_folder(const path& folder) {
                          std::string(kWeightsFile) + " (PEFT's save_pretrained does)"};
     VKFORMER_TRY(auto file, formats::Safetensors::open(folder / kWeightsFile));
     const formats::Weights weights((folder / kWeightsFile).string(), std::move(file).tensors());
-    VKFORMER_TRY(Adapter adapter, read_updates(weights, "base_model.model.", {".lora_A.weight", ".lora_B.weight"},
-                                               ".weight", ".base_layer.weight"));
+    VKFORMER_TRY(Adapter adapter,
+                 read_updates(weights, "base_model.model.", {".lora_A.weight", ".lora_B.weight"}, ".weight",
+                              {".lora_embedding_A", ".lora_embedding_B"}, ".base_layer.weight"));
     for (auto& [weight, update] : adapter.updates) {
         const std::string_view module = std::string_view(weight).substr(0, weight.rfind('.'));
         VKFORMER_TRY(const double own, alpha_of(patterns, alpha, module));

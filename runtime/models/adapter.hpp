@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/// Low-rank adapters (LoRA, Hu et al. 2022) of decoder-only models: read from PEFT's folders and from GGUF files, and put beside the
-/// weights that they add to. Nothing is merged: which of them count, and how much, is asked for with each run.
+/// Low-rank adapters (LoRA, Hu et al. 2022) of decoder-only models and encoders of texts: read from PEFT's folders and from GGUF files, and
+/// put beside the weights that they add to. Nothing is merged: which of them count, and how much, is asked for with each run.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,9 @@ namespace vkformer::models {
 struct Adapter {
     /// Adds scale · up · down to a weight [out, in].
     struct Update {
-        TensorData down, up;  ///< [rank, in] and [out, rank], of any float dtype or block format
-        float scale = 1;      ///< α / rank, or α / √rank
+        TensorData down, up;    ///< [rank, in] and [out, rank], of any float dtype or block format
+        float scale = 1;        ///< α / rank, or α / √rank
+        bool is_table = false;  ///< of a table whose rows are chosen, [in, out]: it adds scale · (up · down)ᵀ
     };
 
     std::string source;                                  ///< as messages call it
@@ -31,7 +32,7 @@ struct Adapter {
 };
 
 /// A folder with adapter_config.json and adapter_model.safetensors, or a GGUF file of the type "adapter". What would change the
-/// arithmetic and is not done (DoRA, biases, embeddings, whole modules) is refused by name. Errors: FileNotFound, CorruptFile,
+/// arithmetic and is not done (DoRA, biases, whole modules) is refused by name. Errors: FileNotFound, CorruptFile,
 /// UnsupportedConfig, UnsupportedDtype, MissingTensor, ShapeMismatch.
 Result<Adapter> open_adapter(const std::filesystem::path& path);
 
@@ -40,6 +41,9 @@ Result<Adapter> open_adapter(const std::filesystem::path& path);
 /// than kMostAdapterColumns),
 /// ShapeMismatch, UnsupportedDtype.
 Result<Decoder> with_adapters(const Opened<Decoder>& opened, const Decoder& model,
+                              const std::vector<Adapter>& adapters);
+/// The same of an encoder of texts; tables of tokens and types take adapters too.
+Result<Encoder> with_adapters(const Opened<Encoder>& opened, const Encoder& model,
                               const std::vector<Adapter>& adapters);
 
 /// Columns that the adapters of a model have together.

@@ -12,6 +12,7 @@
 
 #include "core/try.hpp"
 #include "graph/builders/constant.hpp"
+#include "models/adapter_products.hpp"
 #include "models/weight_reader.hpp"
 
 namespace vkformer::models {
@@ -51,15 +52,18 @@ public:
           graph_(graph),
           layout_(layout),
           lengths_(lengths),
-          rope_tables_(model.config_.ropes.size()) {}
+          rope_tables_(model.config_.ropes.size()),
+          adapters_(graph, layout.dtype, layout.adapter_scales) {}
 
     Result<Value> embed(Value tokens, Value starts, Value types = {}) {
         graph_.set_scope("embedding");
         VKFORMER_TRY(const Value table,
                      graph_.weight("embedding.table", weights_.embedding, storage_of(weights_.embedding)));
         VKFORMER_TRY(Value x, graph::embedding(graph_, tokens, table, config_.embedding_scale, layout_.dtype));
+        VKFORMER_TRY(x, adapters_.add_rows("embedding", weights_.word_adapters, tokens, x));
         if (!weights_.types.bytes.empty()) {
             VKFORMER_TRY(x, add_types(x, types));
+            VKFORMER_TRY(x, adapters_.add_rows("embedding.types", weights_.type_adapters, types, x));
         }
         if (!weights_.positions.bytes.empty()) {
             VKFORMER_TRY(const Value positions, graph_.weight("embedding.positions", weights_.positions, DType::f32));
@@ -141,7 +145,7 @@ public:
                      graph_.weight(is_tied ? "embedding.table" : "lm_head.weight", data, storage_of(data)));
         VKFORMER_TRY(const Value bias, optional_weight("lm_head.bias", weights_.lm_head.bias));
         VKFORMER_TRY(Value x, graph::linear(graph_, rows, weight, bias, DType::f32));
-        VKFORMER_TRY(x, add_adapters(name_, {&weights_.lm_head}, rows, x));
+        VKFORMER_TRY(x, adapters_.add(name_, {&weights_.lm_head}, rows, x));
         return config_.logit_soft_cap == 0 ? Result<Value>(x) : graph::soft_cap(graph_, x, config_.logit_soft_cap);
     }
 
@@ -243,48 +247,7 @@ private:
         VKFORMER_TRY(const Value weight, graph_.weight(scope + ".weight", w.weight, storage_of(w.weight)));
         VKFORMER_TRY(const Value bias, optional_weight(scope + ".bias", w.bias));
         VKFORMER_TRY(const Value y, graph::linear(graph_, x, weight, bias, result));
-        return add_adapters(scope, {&w}, x, y);
-    }
-
-    /// y, the product of x with the parts' weights one behind the other, and what the adapters that count add to it. `scope`: the product's.
-    Result<Value> add_adapters(const std::string& scope, std::initializer_list<const Projection*> parts, Value x,
-                               Value y) {
-        const LowRank& first = (*parts.begin())->adapters;
-        if (!layout_.adapter_scales || !first) return y;
-        std::vector<TensorData> ups;
-        for (const Projection* part : parts) ups.push_back(part->adapters.up);
-        graph_.set_scope(scope + ".adapters");
-        VKFORMER_TRY(const Value up, graph_.weight(scope + ".adapters.up", std::move(ups), layout_.dtype));
-        VKFORMER_TRY(const Value inner, scaled_inner(scope, first.down, x));
-        VKFORMER_TRY(const Value added, graph::linear(graph_, inner, up, {}, graph_.dtype(y)));
-        return graph::add(graph_, y, added);
-    }
-
-    /// s ⊙ (down · x), once for weights that have it in common and are multiplied one by one.
-    Result<Value> scaled_inner(const std::string& scope, const TensorData& data, Value x) {
-        if (last_down_ == data.bytes.data() && last_x_ == x) return last_inner_;
-        VKFORMER_TRY(const Value down, graph_.weight(scope + ".adapters.down", data, layout_.dtype));
-        VKFORMER_TRY(const Value inner, graph::linear(graph_, x, down));
-        VKFORMER_TRY(const Value scales, token_scales(data.shape[0] / weights_.adapter_columns));
-        VKFORMER_TRY(const Value flat, graph_.reshape(scales, graph_.shape(inner)));
-        VKFORMER_TRY(last_inner_, graph::gated_activation(graph_, inner, flat, graph::Activation::none));
-        last_down_ = data.bytes.data();
-        last_x_ = x;
-        return last_inner_;
-    }
-
-    /// Those of each token, `copies` times: [rows, len, copies, columns].
-    Result<Value> token_scales(std::uint64_t copies) {
-        Value& known = token_scales_[copies];
-        if (known) return known;
-        const std::uint64_t rows = layout_.rows, len = layout_.len;
-        std::vector<std::int32_t> owners;
-        for (std::uint64_t r = 0; r < rows; ++r)
-            owners.insert(owners.end(), len * copies, static_cast<std::int32_t>(r));
-        VKFORMER_TRY(const Value of_tokens,
-                     graph::constant(graph_, "adapters.rows", {rows, len, copies}, std::move(owners)));
-        VKFORMER_TRY(known, graph::embedding(graph_, of_tokens, layout_.adapter_scales, 1, layout_.dtype));
-        return known;
+        return adapters_.add(scope, {&w}, x, y);
     }
 
     /// Whether several projections of one input can be one product on the device: a launch costs more than a row there.
@@ -314,7 +277,7 @@ private:
             VKFORMER_TRY(bias, graph_.weight(scope + ".bias", std::move(biases), layout_.dtype));
         }
         VKFORMER_TRY(const Value y, graph::linear(graph_, x, weight, bias, result));
-        return add_adapters(scope, parts, x, y);
+        return adapters_.add(scope, parts, x, y);
     }
 
     /// One projection split into heads, normed all together or each by itself: [rows, len, count, head_dim].
@@ -793,9 +756,7 @@ private:
     const DecoderLayout layout_;
     const Value lengths_;
     std::vector<Value> rope_tables_;               // absent until a layer needs them
-    std::map<std::uint64_t, Value> token_scales_;  // of the adapters, by copies
-    const std::byte* last_down_ = nullptr;         // what last_inner_ was made with
-    Value last_x_, last_inner_;
+    AdapterProducts adapters_;
     std::vector<Value> caches_;
     LayerValues kept_;
     std::string name_;  // of the layer at hand
@@ -812,30 +773,6 @@ std::uint64_t DecoderConfig::state_bytes() const noexcept {
             numbers += kept * scan.width() + std::uint64_t{scan.state_dim} * scan.values();
     }
     return numbers * sizeof(float);
-}
-
-std::vector<std::int32_t> Decoder::adapter_words(std::span<const std::span<const float>> rows) const {
-    std::vector<std::int32_t> words;
-    for (std::size_t r = 0; r < rows.size(); ++r) {
-        for (std::size_t a = 0; a < rows[r].size(); ++a) {
-            const DecoderWeights::Adapter& adapter = weights_.adapters[a];
-            words.insert(words.end(), adapter.rank, std::bit_cast<std::int32_t>(rows[r][a] * adapter.scale));
-        }
-        words.resize((r + 1) * weights_.adapter_columns, std::bit_cast<std::int32_t>(0.0f));
-    }
-    return words;
-}
-
-Result<void> Decoder::check_adapters(std::span<const float> scales) const {
-    if (scales.size() != adapters())
-        return Error{ErrorCode::InvalidArgument, std::to_string(scales.size()) + " scales of adapters were given, " +
-                                                     std::to_string(adapters()) + " adapters are loaded"};
-    for (const float scale : scales) {
-        if (!(std::abs(scale) <= kMostAdapterScale))
-            return Error{ErrorCode::InvalidArgument,
-                         "an adapter's scale is " + std::to_string(scale) + ", expected a number from −1000 to 1000"};
-    }
-    return {};
 }
 
 Result<void> Decoder::check_cache(CacheFormat format) const {
@@ -930,6 +867,7 @@ Result<DecoderPass> Decoder::add_encoding(Graph& graph, const DecoderLayout& wan
                                   .capacity = std::min(std::bit_ceil(wanted.len), config_.max_positions),
                                   .dtype = wanted.dtype,
                                   .weights = wanted.weights,
+                                  .adapter_scales = wanted.adapter_scales,
                                   .layers = wanted.layers};
     VKFORMER_CHECK(check_encoding());
     Builder build(*this, graph, layout, lengths);

@@ -191,7 +191,7 @@ struct StateWeights {
     NormWeights norm;
 };
 
-struct DecoderWeights {
+struct DecoderWeights : AdapterSet {
     struct Layer {
         NormWeights attention_norm;    ///< before attention (or its like), or behind it (NormPlace); optional
         Projection query, key, value;  ///< heads one after the other
@@ -217,13 +217,6 @@ struct DecoderWeights {
     NormWeights final_norm;  ///< optional
     /// weight: the embedding's own bytes, where both are tied; none: a model for add_encoding alone
     Projection lm_head;
-    /// A low-rank adapter (models/adapter.hpp): of the columns of LowRank its own are behind those of the adapters before it.
-    struct Adapter {
-        std::uint32_t rank = 0;
-        float scale = 1;  ///< α / rank, or its like: what counts once
-    };
-    std::vector<Adapter> adapters;
-    std::uint32_t adapter_columns = 0;  ///< of all together, and some that are nobody's
 };
 
 /// How keys and values are stored in their caches.
@@ -282,10 +275,11 @@ public:
     /// Adapters that the model has beside its weights.
     std::size_t adapters() const noexcept { return weights_.adapters.size(); }
     /// DecoderLayout::adapter_scales, as bits, of rows that have a scale of each adapter, or none: then none counts.
-    std::vector<std::int32_t> adapter_words(std::span<const std::span<const float>> rows) const;
-    static constexpr float kMostAdapterScale = 1000;
-    /// Errors: InvalidArgument (not a scale for each adapter, or one that is no number up to kMostAdapterScale).
-    Result<void> check_adapters(std::span<const float> scales) const;
+    std::vector<std::int32_t> adapter_words(std::span<const std::span<const float>> rows) const {
+        return weights_.adapter_words(rows);
+    }
+    /// As of AdapterSet.
+    Result<void> check_adapters(std::span<const float> scales) const { return weights_.check_adapters(scales); }
 
     /// Errors: InvalidArgument (heads that are no whole blocks of the format; it names their numbers).
     Result<void> check_cache(CacheFormat format) const;

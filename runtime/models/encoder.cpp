@@ -99,16 +99,17 @@ Result<Value> Encoder::embed(const EncoderLayers& build, Graph& graph, const Enc
         name = rows.bytes.empty() ? "embeddings.type_0_" + std::to_string(len) : "embeddings.positions_of_type_0";
         VKFORMER_TRY(rows, positions_of_type_0(weights_, len));
     }
-    Value x = words;
+    VKFORMER_TRY(Value x, build.add_rows("embeddings.words", weights_.word_adapters, t.tokens, words));
     if (!rows.bytes.empty()) {
         VKFORMER_TRY(const Value positions, graph.weight(std::move(name), std::move(rows), DType::f32));
-        VKFORMER_TRY(x, graph::positional_embedding(graph, words, positions));
+        VKFORMER_TRY(x, graph::positional_embedding(graph, x, positions));
     }
     if (t.types) {
         VKFORMER_TRY(const Value type_table, graph.weight("embeddings.types", weights_.types, dtype));
         VKFORMER_TRY(const Value type, graph::embedding(graph, t.types, type_table));
         VKFORMER_TRY(x, graph::add(graph, x, type));
     }
+    VKFORMER_TRY(x, build.add_rows("embeddings.types", weights_.type_adapters, t.types, x));
     if (weights_.embedding_projection) {
         VKFORMER_TRY(x, build.linear("embeddings.projection", weights_.embedding_projection, x));
     }
@@ -122,12 +123,17 @@ Result<EncoderTensors> Encoder::add_encoder(Graph& graph, const EncoderLayout& l
                                                      " tokens, not " + std::to_string(layout.len)};
     if (layout.token_types && config_.types == 0)
         return Error{ErrorCode::InvalidArgument, "the encoder knows no token types"};
+    if (layout.adapters && weights_.adapters.empty())
+        return Error{ErrorCode::InvalidArgument, "the encoder has no adapters"};
     EncoderTensors t;
     VKFORMER_TRY(t.tokens, graph.input("input_ids", DType::i32, {layout.batch, layout.len}));
     if (layout.token_types) {
         VKFORMER_TRY(t.types, graph.input("token_type_ids", DType::i32, {layout.batch, layout.len}));
     }
     VKFORMER_TRY(t.lengths, graph.input("lengths", DType::i32, {layout.batch}));
+    if (layout.adapters) {
+        VKFORMER_TRY(t.adapters, graph.input("adapters", DType::f32, {layout.batch, weights_.adapter_columns}));
+    }
     VKFORMER_CHECK(encode(graph, t, layout));
     return t;
 }
@@ -138,13 +144,14 @@ Result<void> Encoder::encode(Graph& graph, EncoderTensors& t, const EncoderLayou
                                      .len = layout.len,
                                      .dtype = layout.dtype,
                                      .weights = WeightFormat::as_filed,
+                                     .adapter_scales = t.adapters,
                                      .layers = layout.layers};
         VKFORMER_TRY(DecoderPass pass, decoder_->add_encoding(graph, whole, t.tokens, t.lengths, t.types));
         t.hidden = pass.hidden;
         t.layers = std::move(pass.layers);
         return {};
     }
-    const EncoderLayers build(config_, graph, layout.dtype);
+    const EncoderLayers build(config_, graph, layout.dtype, t.adapters);
     VKFORMER_TRY(const Value x, embed(build, graph, t, layout.dtype));
     EncoderPass pass = {
         .mask = {.causal = config_.is_causal, .key_lengths = t.lengths}, .wanted = layout.layers, .values = &t.layers};
@@ -167,7 +174,7 @@ Result<Value> Encoder::add_classifier(Graph& graph, const EncoderTensors& tensor
         return Error{ErrorCode::UnsupportedConfig,
                      "the model has no classification head: it gives embeddings, not scores"};
     graph.set_scope("head");
-    const EncoderLayers build(config_, graph, DType::f32);
+    const EncoderLayers build(config_, graph, DType::f32, tensors.adapters);
     VKFORMER_TRY(Value x, graph::pool(graph, tensors.hidden, tensors.lengths, config_.head_pooling));
     if (weights_.head_dense) {
         VKFORMER_TRY(const Value dense, build.linear("head.dense", weights_.head_dense, x));

@@ -40,7 +40,7 @@ struct EncoderConfig : EncoderLayerConfig {
     graph::Pooling head_pooling = graph::Pooling::first;  ///< what the head reads
 };
 
-struct EncoderWeights {
+struct EncoderWeights : AdapterSet {
     TensorData embedding;             ///< [vocab_size, embedding_size]
     TensorData positions;             ///< [max_positions, embedding_size]; empty bytes: none
     TensorData types;                 ///< [types, embedding_size]; empty bytes: none
@@ -62,6 +62,7 @@ struct EncoderLayout {
     std::uint32_t len = 1;     ///< tokens of each, padding included
     DType dtype = DType::f32;  ///< of weights and activations: f32 or f16
     bool token_types = false;  ///< an input has the type of each token; else all are of type 0
+    bool adapters = false;     ///< an input has how much the model's adapters count; else none does
     LayerChoice layers{};
     friend bool operator==(const EncoderLayout&, const EncoderLayout&) = default;
 };
@@ -71,7 +72,8 @@ struct EncoderTensors {
     graph::Value tokens;   ///< input "input_ids", i32 [batch, len]
     graph::Value types;    ///< input "token_type_ids", i32 [batch, len]; absent without token_types
     graph::Value lengths;  ///< input "lengths", i32 [batch]: what follows in a row is padding
-    graph::Value hidden;   ///< the last hidden state, [batch, len, hidden_size]; rows of padding have no meaning
+    graph::Value adapters;  ///< input "adapters", f32 [batch, adapter_columns]: AdapterSet::adapter_words; if asked for
+    graph::Value hidden;    ///< the last hidden state, [batch, len, hidden_size]; rows of padding have no meaning
     LayerValues layers;    ///< likewise
 };
 
@@ -85,11 +87,14 @@ public:
         : config_(config), weights_(std::move(head)), decoder_(std::move(decoder)) {}
 
     const EncoderConfig& config() const noexcept { return config_; }
+    const EncoderWeights& weights() const noexcept { return weights_; }
+    /// nullptr: the layers are those of the weights.
+    const Decoder* decoder() const noexcept { return decoder_.get(); }
     /// Tokens of several texts of `len` for which no tensor of scores by distance has more than 128 MiB: what the smallest devices bind.
     std::uint32_t most_tokens(std::uint32_t len) const;
 
     /// Adds the forward pass. Errors: the builders', and InvalidArgument (len above max_positions, token_types for a model that
-    /// knows none).
+    /// knows none, adapters for one that has none).
     Result<EncoderTensors> add_encoder(graph::Graph& graph, const EncoderLayout& layout) const;
 
     /// Adds the classification head over h, the first token's hidden state or what else the config's pooling says:

@@ -115,7 +115,8 @@ Result<Value> EncoderLayers::linear(const std::string& name, const Projection& p
     if (!projection.bias.bytes.empty()) {
         VKFORMER_TRY(bias, graph_.weight(name + ".bias", projection.bias, dtype_));
     }
-    return graph::linear(graph_, x, weight, bias);
+    VKFORMER_TRY(const Value y, graph::linear(graph_, x, weight, bias));
+    return adapters_.add(name, {&projection}, x, y);
 }
 
 Result<Value> EncoderLayers::norm(const std::string& name, const NormWeights& norm, Value x) const {

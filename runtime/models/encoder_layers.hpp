@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "graph/builders.hpp"
+#include "models/adapter_products.hpp"
 #include "models/layer_values.hpp"
 #include "models/layer_weights.hpp"
 
@@ -48,9 +49,9 @@ struct EncoderPass {
 /// The pieces of an encoder's network for one graph. Borrows what it is made of.
 class EncoderLayers {
 public:
-    /// `dtype`: of activations and of weights that are no matrices in a block format, f32 or f16.
-    EncoderLayers(const EncoderLayerConfig& config, graph::Graph& graph, DType dtype)
-        : config_(config), graph_(graph), dtype_(dtype) {}
+    /// `dtype`: of activations and of weights that are no matrices in a block format, f32 or f16. `adapter_scales`: as of AdapterProducts.
+    EncoderLayers(const EncoderLayerConfig& config, graph::Graph& graph, DType dtype, graph::Value adapter_scales = {})
+        : config_(config), graph_(graph), dtype_(dtype), adapters_(graph, dtype, adapter_scales) {}
 
     /// The whole stack over x [batch, len, hidden_size]; `name` begins the names of its weights: "encoder" gives
     /// "encoder.0.query.weight".
@@ -60,6 +61,11 @@ public:
     /// The weight of a product, or a table of tokens.
     Result<graph::Value> matrix(const std::string& name, const TensorData& data) const;
     Result<graph::Value> linear(const std::string& name, const Projection& projection, graph::Value x) const;
+    /// As of AdapterProducts.
+    Result<graph::Value> add_rows(const std::string& name, const LowRank& table, graph::Value ids,
+                                  graph::Value y) const {
+        return adapters_.add_rows(name, table, ids, y);
+    }
     Result<graph::Value> norm(const std::string& name, const NormWeights& norm, graph::Value x) const;
     /// down(f(up(x))), or what `gate` makes of it.
     Result<graph::Value> feed_forward(const std::string& name, const EncoderLayerWeights& w, graph::Value x) const;
@@ -77,6 +83,7 @@ private:
     const EncoderLayerConfig& config_;
     graph::Graph& graph_;
     DType dtype_;
+    mutable AdapterProducts adapters_;  // keeps what it has made already
 };
 
 }  // namespace vkformer::models

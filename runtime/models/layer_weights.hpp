@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "core/tensor_data.hpp"
+#include "vkformer/result.hpp"
 
 namespace vkformer::models {
 
@@ -29,11 +31,32 @@ struct LowRank {
     explicit operator bool() const noexcept { return !down.bytes.empty(); }
 };
 
+/// Adapters beside a model's weights (models/adapter.hpp): of the columns of LowRank each one's are behind those of the adapters before it.
+struct AdapterSet {
+    struct Columns {
+        std::uint32_t rank = 0;
+        float scale = 1;  ///< α / rank, or its like: what counts once
+    };
+    std::vector<Columns> adapters;
+    std::uint32_t adapter_columns = 0;  ///< of all together, and some that are nobody's
+    /// Of an encoder's tables of tokens and types: down is [rows of the table, columns], and in place of down · x stands a row of it.
+    LowRank word_adapters, type_adapters;
+
+    static constexpr float kMostAdapterScale = 1000;
+    /// f32 [rows, adapter_columns], as bits, of rows that have a scale of each adapter, or none: then none counts.
+    std::vector<std::int32_t> adapter_words(std::span<const std::span<const float>> rows) const;
+    /// The same of so many rows with these scales, as numbers.
+    std::vector<float> adapter_numbers(std::span<const float> scales, std::size_t rows) const;
+    /// Errors: InvalidArgument (not a scale for each adapter, or one that is no number up to kMostAdapterScale).
+    Result<void> check_adapters(std::span<const float> scales) const;
+};
+
 /// A product's weight [out, in] and bias [out]; bias.bytes is empty where there is none.
 struct Projection {
     TensorData weight, bias;
     Origin origin{};
     LowRank adapters{};  ///< none where no adapter has to do with the weight
+    Origin other_origin{};  ///< where the rows stand in files with other names, which adapters may have; empty: none
     explicit operator bool() const noexcept { return !weight.bytes.empty(); }
 };
 

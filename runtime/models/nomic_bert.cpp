@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Encoders of BERT's shape with rotary positions. Nomic BERT (Nussbaum et al. 2024): SwiGLU and no biases but those of the norms, with the
-// fields of transformers 5 or those of the published configs. Jina embeddings v3 (Sturua et al. 2024), as transformers 5 has it, without
-// the low-rank adapters of its tasks.
+// fields of transformers 5 or those of the published configs. Jina embeddings v3 (Sturua et al. 2024), as transformers 5 has it; the
+// low-rank adapters of its tasks are folders of their own (adapter.hpp).
 #include <algorithm>
 #include <cmath>
 
@@ -204,19 +204,41 @@ Result<DecoderWeights::Layer> read_rotary_layer(const WeightReader& read, const 
     return l;
 }
 
+/// Of each product of a layer, where its rows stand in files with other names.
+void set_other_origins(const RotaryBertNames& names, std::size_t index, DecoderWeights::Layer& l) {
+    const auto set = [&](Projection& p, std::string_view name, std::uint64_t part = 0, std::uint64_t parts = 1) {
+        if (!p) return;
+        const std::uint64_t rows = p.weight.shape[0];
+        p.other_origin = {
+            .tensor = std::string(names.layer) + std::to_string(index) + "." + std::string(name) + ".weight",
+            .rows = parts * rows,
+            .ranges = {{part * rows, rows}}};
+    };
+    const bool is_joined = !names.qkv.empty();
+    set(l.query, is_joined ? names.qkv : "self_attn.q_proj", 0, is_joined ? 3 : 1);
+    set(l.key, is_joined ? names.qkv : "self_attn.k_proj", is_joined ? 1 : 0, is_joined ? 3 : 1);
+    set(l.value, is_joined ? names.qkv : "self_attn.v_proj", is_joined ? 2 : 0, is_joined ? 3 : 1);
+    set(l.output, names.output);
+    set(l.gate, names.gate);
+    set(l.up, names.up);
+    set(l.down, names.down);
+}
+
 /// `prefix`: of all tensors, in files that have one.
 Result<DecoderWeights> read_rotary_weights(const Weights& weights, const DecoderConfig& c, std::uint32_t types,
                                            const std::string& prefix, const RotaryBertNames& in_memory,
                                            const RotaryBertNames& published) {
     const std::string words = "embeddings.word_embeddings.weight";
     const WeightReader read(weights, find_prefix(weights, prefix, words), UnreadBiases::refused);
-    const RotaryBertNames& names = read.has("emb_ln.weight") ? published : in_memory;
+    const bool is_published = read.has("emb_ln.weight");
+    const RotaryBertNames& names = is_published ? published : in_memory;
     DecoderWeights w;
     VKFORMER_TRY(w.embedding, read.tensor(words, {c.vocab_size, c.hidden_size}));
     VKFORMER_TRY(w.types, read.tensor("embeddings.token_type_embeddings.weight", {types, c.hidden_size}));
     VKFORMER_TRY(w.embedding_norm, read.norm(std::string(names.embedding_norm), c.hidden_size, true));
     for (std::size_t i = 0; i < c.layers.size(); ++i) {
         VKFORMER_TRY(auto layer, read_rotary_layer(read, c, names, i));
+        set_other_origins(is_published ? in_memory : published, i, layer);
         w.layers.push_back(std::move(layer));
     }
     return w;

@@ -310,17 +310,18 @@ Result<OpenedModel> open_model(const path& path, std::span<const ModelKind> want
 }
 
 Result<Opened<Decoder>> open_decoder(const path& path) { return open_as<ModelKind::decoder>(path); }
+Result<Opened<Encoder>> open_encoder(const path& path) { return open_as<ModelKind::encoder>(path); }
+Result<Opened<Encoder>> open_encoder(const SentenceModel& sentence) {
+    if (!sentence.is_listed) return open_encoder(sentence.encoder_folder);
+    VKFORMER_TRY(auto model, open_folder(sentence.encoder_folder, std::array{ModelKind::encoder}, true));
+    return std::get<Opened<Encoder>>(std::move(model));
+}
 
 Result<Decoder> load_decoder(const path& path) { return load_as<ModelKind::decoder>(path); }
 Result<std::unique_ptr<EncoderDecoder>> load_encoder_decoder(const path& path) {
     return load_as<ModelKind::encoder_decoder>(path);
 }
 Result<Encoder> load_encoder(const path& path) { return load_as<ModelKind::encoder>(path); }
-Result<Encoder> load_encoder(const SentenceModel& sentence) {
-    if (!sentence.is_listed) return load_encoder(sentence.encoder_folder);
-    VKFORMER_TRY(const auto model, open_folder(sentence.encoder_folder, std::array{ModelKind::encoder}, true));
-    return std::get<Opened<Encoder>>(model).load();
-}
 Result<VisionEncoder> load_vision_encoder(const path& path) { return load_as<ModelKind::vision>(path); }
 Result<Clip> load_clip(const path& path) { return load_as<ModelKind::clip>(path); }
 Result<SpeechModel> load_speech_model(const path& path) { return load_as<ModelKind::speech>(path); }

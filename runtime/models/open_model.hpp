@@ -76,11 +76,12 @@ Result<OpenedModel> open_model(const std::filesystem::path& path, std::span<cons
 
 // Those of one kind, opened and loaded. Errors: those of open_model and of Opened::load.
 Result<Opened<Decoder>> open_decoder(const std::filesystem::path& path);
+Result<Opened<Encoder>> open_encoder(const std::filesystem::path& path);
+/// That of the sentence model's folder, which a decoder is too where a modules.json names it.
+Result<Opened<Encoder>> open_encoder(const SentenceModel& sentence);
 Result<Decoder> load_decoder(const std::filesystem::path& path);
 Result<std::unique_ptr<EncoderDecoder>> load_encoder_decoder(const std::filesystem::path& path);
 Result<Encoder> load_encoder(const std::filesystem::path& path);
-/// That of the sentence model's folder, which a decoder is too where a modules.json names it.
-Result<Encoder> load_encoder(const SentenceModel& sentence);
 Result<VisionEncoder> load_vision_encoder(const std::filesystem::path& path);
 Result<Clip> load_clip(const std::filesystem::path& path);
 Result<SpeechModel> load_speech_model(const std::filesystem::path& path);

@@ -38,6 +38,15 @@ inline Result<models::Decoder> with_adapters(const std::filesystem::path& model,
     return models::with_adapters(opened, must(opened.load()), adapters);
 }
 
+/// The same of an encoder of texts.
+inline Result<models::Encoder> with_encoder_adapters(const std::filesystem::path& model,
+                                                     const std::vector<std::filesystem::path>& paths) {
+    const auto opened = must(models::open_encoder(model));
+    std::vector<models::Adapter> adapters;
+    for (const auto& path : paths) adapters.push_back(must(models::open_adapter(path)));
+    return models::with_adapters(opened, must(opened.load()), adapters);
+}
+
 /// A backend of the tests that keeps the activations as they are.
 inline graph::Backend& exact_backend(graph::Backend* backend) {
     static const auto floats_on_cpu = cpu::make_cpu_backend<float>(cpu::QuantizedProducts::floats);

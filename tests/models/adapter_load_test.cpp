@@ -144,11 +144,19 @@ TEST_CASE("an adapter that does not fit the model is refused, and says what it c
     SECTION("what is no part of an adapter") {
         const TemporaryFolder folder;
         const std::string name =
-            GENERATE("base_model.model.model.embed_tokens.lora_embedding_A",
-                     "base_model.model.model.layers.0.self_attn.q_proj.lora_magnitude_vector",
+            GENERATE("base_model.model.model.layers.0.self_attn.q_proj.lora_magnitude_vector",
                      "base_model.model.lm_head.weight", "model.layers.0.self_attn.q_proj.lora_A.weight");
         check_refused(load(changed_adapter(folder, "", {{name, random_matrix(2, 21, random)}})),
                       ErrorCode::UnsupportedConfig, name);
+    }
+    SECTION("the table of tokens") {
+        const TemporaryFolder folder;
+        const std::string table = "base_model.model.model.embed_tokens.lora_embedding_";
+        const formats::NamedTensor down = {table + "A", random_matrix(2, 61, random)};
+        check_refused(load(changed_adapter(folder, "", {down, {table + "B", random_matrix(21, 2, random)}})),
+                      ErrorCode::UnsupportedConfig, "model.embed_tokens.weight");
+        const TemporaryFolder half;
+        check_refused(load(changed_adapter(half, "", {down})), ErrorCode::MissingTensor, table + "B");
     }
     SECTION("a head that was trained itself") {
         const TemporaryFolder folder;

@@ -175,6 +175,16 @@ Result<std::vector<LoraOption::Counting>> LoraOption::adapters() const {
     return found;
 }
 
+Result<std::map<std::string, float>> LoraOption::ask(std::vector<Adapter>& loaded) const {
+    std::map<std::string, float> asked;
+    VKFORMER_TRY(const auto counting, adapters());
+    for (const Counting& one : counting) {
+        loaded.push_back({.name = one.name, .path = one.path});
+        asked.emplace(one.name, one.scale);
+    }
+    return asked;
+}
+
 void ModelOption::add(CLI::App& command) {
     command.add_option("-m,--model", folder, "Model folder of the Hugging Face layout (default: the shipped model)");
 }

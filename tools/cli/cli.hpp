@@ -16,6 +16,7 @@
 #include "core/dtype.hpp"
 #include "graph/program.hpp"
 #include "models/decoder.hpp"
+#include "vkformer/adapter.hpp"
 #include "vkformer/offload.hpp"
 #include "vkformer/result.hpp"
 #include "vkformer/weight_storage.hpp"
@@ -84,6 +85,8 @@ struct LoraOption {
     void add(CLI::App& command);
     /// Errors: InvalidArgument (what is behind = is no number).
     Result<std::vector<Counting>> adapters() const;
+    /// The same, added to what is loaded, and how much each counts. Errors: likewise.
+    Result<std::map<std::string, float>> ask(std::vector<Adapter>& loaded) const;
 };
 
 struct ModelOption {

@@ -20,6 +20,7 @@ namespace {
 
 struct EmbedCommand {
     EncoderCommand encoder;
+    LoraOption lora;
     std::vector<std::string> texts, images;
     BadInputs bad;
     std::string input, output;
@@ -146,6 +147,7 @@ Result<int> run_image_model(EmbedCommand& command, const std::filesystem::path& 
 Result<int> run(EmbedCommand command) {
     EmbedderOptions options;
     VKFORMER_TRY(const auto folder, command.encoder.apply(options));
+    VKFORMER_TRY(const auto adapters, command.lora.ask(options.adapters));
     constexpr std::array kKinds = {models::ModelKind::encoder, models::ModelKind::vision, models::ModelKind::clip};
     VKFORMER_TRY(const auto opened, models::open_model(folder, kKinds));
     if (models::kind_of(opened) != models::ModelKind::encoder) {
@@ -168,7 +170,9 @@ Result<int> run(EmbedCommand command) {
                      embedder.max_length());
     Texts texts(
         command, embedder.dimension(),
-        [&](const std::vector<std::string>& some, const auto& progress) { return embedder.embed(some, progress); },
+        [&](const std::vector<std::string>& some, const auto& progress) {
+            return embedder.embed(some, progress, adapters);
+        },
         [&](const std::string& text) { return embedder.check(text); });
     VKFORMER_CHECK(texts.run());
     texts.cut().show("text", embedder.max_length());
@@ -182,6 +186,7 @@ void add_embed(CLI::App& app, Action& action) {
     CLI::App& command = *app.add_subcommand("embed", "Turn texts, the lines of a file, or images into vectors");
     auto* const texts = command.add_option("text", options->texts, "Texts, one vector each; none: lines of the input");
     options->encoder.add(command);
+    options->lora.add(command);
     command
         .add_option("--image", options->images,
                     "A PNG or JPEG file, for vision models, CLIP and SigLIP; several: again")

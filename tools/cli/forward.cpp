@@ -403,13 +403,11 @@ Result<Outputs> pass_of(const models::Clip& clip, const Request& request) {
     return outputs;
 }
 
-/// The same scales for all sequences.
-Result<void> write_adapters(graph::Program& program, graph::Value tensor, const models::Decoder& model,
+/// The same scales for all sequences, if there is such a tensor.
+Result<void> write_adapters(graph::Program& program, graph::Value tensor, const models::AdapterSet& set,
                             const Request& request, std::uint32_t rows) {
-    std::vector<float> scales;
-    for (const std::int32_t word : model.adapter_words(std::vector<std::span<const float>>(rows, request.adapters)))
-        scales.push_back(std::bit_cast<float>(word));
-    return program.write(tensor, std::span<const float>(scales));
+    if (!tensor) return {};
+    return program.write(tensor, std::span<const float>(set.adapter_numbers(request.adapters, rows)));
 }
 
 /// What a decoder gives in runs of some tokens each, all of them together.
@@ -513,7 +511,7 @@ Result<Outputs> pass_of(const models::Decoder& model, const Request& request) {
             VKFORMER_TRY(run, run_of(len));
             VKFORMER_TRY(run.program,
                          backend->compile(graph::make_plan_for(*backend, std::move(run.graph)), weights, states));
-            if (run.adapters) VKFORMER_CHECK(write_adapters(*run.program, run.adapters, model, request, ids.batch));
+            VKFORMER_CHECK(write_adapters(*run.program, run.adapters, model.weights(), request, ids.batch));
         }
         std::vector<std::int32_t> part;
         for (std::size_t b = 0; b < ids.batch; ++b)
@@ -559,11 +557,12 @@ Result<Outputs> pass_of(const models::Encoder& model, const Request& request) {
     };
     const auto run_of = [&](std::uint32_t len) -> Result<Run> {
         Run run;
-        VKFORMER_TRY(
-            run.pass,
-            model.add_encoder(
-                run.graph,
-                {.batch = ids.batch, .len = len, .dtype = dtype, .token_types = has_types, .layers = request.layers}));
+        VKFORMER_TRY(run.pass, model.add_encoder(run.graph, {.batch = ids.batch,
+                                                             .len = len,
+                                                             .dtype = dtype,
+                                                             .token_types = has_types,
+                                                             .adapters = !request.adapters.empty(),
+                                                             .layers = request.layers}));
         run.graph.mark_output(run.pass.hidden);
         if (config.labels > 0) {
             VKFORMER_TRY(run.logits, model.add_classifier(run.graph, run.pass));
@@ -584,6 +583,7 @@ Result<Outputs> pass_of(const models::Encoder& model, const Request& request) {
     VKFORMER_CHECK(program->write(pass.tokens, std::span<const std::int32_t>(ids.values)));
     VKFORMER_CHECK(program->write(pass.lengths, std::span<const std::int32_t>(padding.lengths())));
     if (has_types) VKFORMER_CHECK(program->write(pass.types, std::span<const std::int32_t>(types.values)));
+    VKFORMER_CHECK(write_adapters(*program, pass.adapters, model.weights(), request, ids.batch));
     VKFORMER_CHECK(program->submit());
     VKFORMER_CHECK(program->wait());
     VKFORMER_TRY(auto outputs, read_outputs(*program, read));
@@ -603,13 +603,14 @@ Result<int> run(const ForwardCommand& command) {
         VKFORMER_TRY(adapters.emplace_back(), models::open_adapter(adapter.path));
         request.adapters.push_back(adapter.scale);
     }
-    if (!adapters.empty() && kind_of(opened) != decoder)
-        return Error{ErrorCode::UnsupportedConfig, "--lora: only decoder-only language models take adapters"};
+    if (!adapters.empty() && kind_of(opened) != decoder && kind_of(opened) != encoder)
+        return Error{ErrorCode::UnsupportedConfig,
+                     "--lora: only decoder-only language models and encoders of texts take adapters"};
     const auto outputs_of = [&](const auto& of_kind) -> Result<Outputs> {
         VKFORMER_TRY(auto model, of_kind.load());
-        if constexpr (std::is_same_v<decltype(model), models::Decoder>) {
+        if constexpr (requires { models::with_adapters(of_kind, model, adapters); }) {
             VKFORMER_TRY(model, models::with_adapters(of_kind, model, adapters));
-            VKFORMER_CHECK(model.check_adapters(request.adapters));
+            VKFORMER_CHECK(model.weights().check_adapters(request.adapters));
         }
         if constexpr (requires { pass_of(*model, request); })
             return pass_of(*model, request);

@@ -17,6 +17,7 @@ namespace {
 
 struct RerankCommand {
     EncoderCommand encoder;
+    LoraOption lora;
     std::string query;
     std::vector<std::string> documents;
     BadInputs bad;
@@ -94,6 +95,7 @@ std::string line_of(const RerankCommand& command, const Input<TextPair>& pair, c
 Result<int> run(RerankCommand command) {
     EncoderOptions options;
     VKFORMER_TRY(const auto folder, command.encoder.apply(options));
+    VKFORMER_TRY(const auto adapters, command.lora.ask(options.adapters));
     if (command.pairs) command.in_order = true;
     VKFORMER_TRY(CrossEncoder model, CrossEncoder::load(folder, options));
     VKFORMER_CHECK(command.encoder.device.heed(model.notes()));
@@ -103,7 +105,7 @@ Result<int> run(RerankCommand command) {
                                                      " scores for each pair, which have no order; say --in-order"};
     VKFORMER_TRY(auto pairs, read_pairs(command));
     const auto run = [&](const std::vector<TextPair>& some) {
-        return model.score(some, show_done("pairs", 0, some.size()));
+        return model.score(some, show_done("pairs", 0, some.size()), adapters);
     };
     VKFORMER_TRY(const auto scores,
                  command.bad.results(pairs, run, [&](const TextPair& pair) { return model.check(pair); }));
@@ -127,6 +129,7 @@ void add_rerank(CLI::App& app, Action& action) {
     auto* const query = command.add_option("query", options->query, "The query");
     auto* const documents = command.add_option("document", options->documents, "Documents; none: lines of the input");
     options->encoder.add(command);
+    options->lora.add(command);
     command.add_option("-i,--input", options->input, "A file with a document on each line (default: standard input)")
         ->excludes(documents);
     command.add_option("--top", options->top, "Print only so many")->check(CLI::Range(1u, 1u << 30));

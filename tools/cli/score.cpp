@@ -137,12 +137,8 @@ public:
                                  .plain_shaders = command.device.plain};
         VKFORMER_TRY(options.shader_variants, command.device.variants_by_op());
         options.offload = command.device.offload();
-        VKFORMER_TRY(const auto adapters, command.lora.adapters());
         ScoreOptions asked = {.likeliest = command.likeliest, .stride = command.stride};
-        for (const auto& [name, path, scale] : adapters) {
-            options.adapters.push_back({.name = name, .path = path});
-            asked.adapters.emplace(name, scale);
-        }
+        VKFORMER_TRY(asked.adapters, command.lora.ask(options.adapters));
         if (!command.device.quiet) options.on_progress = show_progress;
         VKFORMER_TRY(Generator generator, Generator::load(utf8_path(command.model), options));
         VKFORMER_CHECK(command.device.heed(generator.notes()));

@@ -5,7 +5,7 @@
 #include <charconv>
 
 #include "core/random_bits.hpp"
-#include "models/decoder.hpp"
+#include "models/layer_weights.hpp"
 
 namespace vkformer::serve {
 namespace {
@@ -93,8 +93,8 @@ void read_adapters(Fields& fields, AskedModel& asked, GenerateOptions& options) 
         if (id) name = adapters[static_cast<std::size_t>(*id)];
         if (std::ranges::find(adapters, *name) == adapters.end()) one.refuse("name", "the model has no such adapter");
         if (options.adapters.contains(*name)) one.refuse("name", "the adapter is in the list twice");
-        options.adapters[*name] = static_cast<float>(
-            one.number("scale", -models::Decoder::kMostAdapterScale, models::Decoder::kMostAdapterScale).value_or(1));
+        constexpr float kMost = models::AdapterSet::kMostAdapterScale;
+        options.adapters[*name] = static_cast<float>(one.number("scale", -kMost, kMost).value_or(1));
         one.finish();
     }
 }
