@@ -190,14 +190,14 @@ constexpr std::size_t kBytesOfEight = Format::kOneGroup ? kGroups* Format::kByte
 
 // ---- activations ---------------------------------------------------------------------------------------------------------------
 
-template <class Format>
+template <bool pairs>
 void quantize(const float* x, std::size_t groups, std::int8_t* quants, float* scales, float* totals) {
     for (std::size_t g = 0; g < groups; ++g) {
         const QuantizedGroup group = quantize_group(x + g * kGroup, quants + g * kGroup);
         scales[g] = group.scale;
         totals[g] = group.scale * static_cast<float>(group.sums[0] + group.sums[1]);
     }
-    if constexpr (Format::kPairs)
+    if constexpr (pairs)
         for (std::size_t g = 0; g + 2 <= groups; g += 2) exchange_halves(quants + g * kGroup);
 }
 
@@ -428,7 +428,7 @@ constexpr Int8Kernels kInt8 = {.panel_columns = kPanelColumns,
                                .left_over_rows = kLeftOverRows,
                                .panel_bytes = Panel<Format>::kBytes,
                                .tile_row_bytes = Panel<Format>::kTileRowBytes,
-                               .quantize = quantize<Format>,
+                               .quantize = quantize<Format::kPairs>,
                                .add_dots = add_dots<Format>,
                                .make_tile = make_tile<Format>,
                                .make_panel = make_panel<Format>,

@@ -14,6 +14,7 @@
 
 #include "core/mapped_file.hpp"
 #include "core/output_file.hpp"
+#include "core/stable_order.hpp"
 #include "core/try.hpp"
 #include "formats/json.hpp"
 
@@ -227,7 +228,7 @@ std::string coverage_mistake(const TensorMap& tensors, std::span<const std::byte
         const auto begin = static_cast<std::size_t>(tensor.bytes.data() - data.data());
         extents.push_back({begin, begin + tensor.bytes.size(), &name});
     }
-    std::ranges::sort(extents, [](const Extent& a, const Extent& b) {
+    sort_stably(extents, [](const Extent& a, const Extent& b) {
         return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
     });
     std::size_t covered = 0;

@@ -54,33 +54,43 @@ Origin part_of(const Origin& origin, const std::vector<RowRange>& ranges) {
 
 }  // namespace
 
+bool WeightReader::has(const std::string& name) const { return weights_.has(prefix_ + name); }
+
+std::string WeightReader::place(const std::string& name) const { return weights_.source() + ": " + prefix_ + name; }
+
+Origin WeightReader::origin(const std::string& name, std::uint64_t rows) const {
+    return {.tensor = prefix_ + name + ".weight", .rows = rows, .ranges = {{0, rows}}};
+}
+
 Result<TensorData> WeightReader::of_shape(const std::string& name, const Shape& shape) const {
     VKFORMER_TRY(TensorData data, weights_.get(prefix_ + name));
     if (data.shape != shape)
-        return Error{ErrorCode::ShapeMismatch, weights_.source() + ": " + prefix_ + name + " has shape " +
-                                                   to_string(data.shape) + ", the model's configuration asks for " +
-                                                   to_string(shape)};
+        return Error{ErrorCode::ShapeMismatch, place(name) + " has shape " + to_string(data.shape) +
+                                                   ", the model's configuration asks for " + to_string(shape)};
     return data;
 }
 
 Result<TensorData> WeightReader::bytes(const std::string& name, const Shape& shape) const {
     VKFORMER_TRY(TensorData data, of_shape(name, shape));
     if (data.dtype == DType::u8) return data;
-    return Error{ErrorCode::UnsupportedDtype, weights_.source() + ": " + prefix_ + name + " holds " +
-                                                  std::string(to_string(data.dtype)) + ", expected bytes (u8)"};
+    return Error{ErrorCode::UnsupportedDtype,
+                 place(name) + " holds " + std::string(to_string(data.dtype)) + ", expected bytes (u8)"};
 }
 
 Result<TensorData> WeightReader::tensor(const std::string& name, const Shape& shape) const {
     VKFORMER_TRY(TensorData data, of_shape(name, shape));
     if (!is_float(data.dtype) && !is_quantized(data.dtype))
-        return Error{ErrorCode::UnsupportedDtype, weights_.source() + ": " + prefix_ + name + " holds " +
-                                                      std::string(to_string(data.dtype)) + ", expected floats"};
+        return Error{ErrorCode::UnsupportedDtype,
+                     place(name) + " holds " + std::string(to_string(data.dtype)) + ", expected floats"};
     if (const auto at = first_not_finite(data.dtype, data.bytes))
-        return Error{ErrorCode::CorruptFile, weights_.source() + ": " + prefix_ + name +
-                                                 " has a value that is infinite or no number, at or behind element " +
-                                                 std::to_string(*at) +
-                                                 ": the file is damaged, or its training diverged"};
+        return Error{ErrorCode::CorruptFile,
+                     place(name) + " has a value that is infinite or no number, at or behind element " +
+                         std::to_string(*at) + ": the file is damaged, or its training diverged"};
     return data;
+}
+
+Result<TensorData> WeightReader::tensor(const char* name, const Shape& shape) const {
+    return tensor(std::string(name), shape);
 }
 
 Result<TensorData> WeightReader::tied_tensor(const std::string& name, const Shape& shape, const TensorData& other,
@@ -113,12 +123,21 @@ Result<Projection> WeightReader::projection(const std::string& name, std::uint64
     return p;
 }
 
+Result<Projection> WeightReader::projection(const char* name, std::uint64_t out, std::uint64_t in,
+                                            bool has_bias) const {
+    return projection(std::string(name), out, in, has_bias);
+}
+
 Result<NormWeights> WeightReader::norm(const std::string& name, std::uint64_t dim, bool has_bias) const {
     const bool is_old = has(name + ".gamma") && !has(name + ".weight");
     NormWeights n;
     VKFORMER_TRY(n.gain, tensor(name + (is_old ? ".gamma" : ".weight"), {dim}));
     VKFORMER_TRY(n.bias, bias(name + (is_old ? ".beta" : ".bias"), dim, has_bias));
     return n;
+}
+
+Result<NormWeights> WeightReader::norm(const char* name, std::uint64_t dim, bool has_bias) const {
+    return norm(std::string(name), dim, has_bias);
 }
 
 TensorData rows_of(const TensorData& matrix, std::uint64_t first, std::uint64_t count) {

@@ -19,7 +19,7 @@ namespace vkformer::models {
 enum class UnreadBiases : std::uint8_t { passed_over, refused };
 
 /// Reads tensors by name and checks them, values too. Errors: MissingTensor, ShapeMismatch, UnsupportedDtype, CorruptFile (a value
-/// that is infinite or no number).
+/// that is infinite or no number). Whoever has a name as a literal hands that over: a string made of it at each call is much code.
 class WeightReader {
 public:
     /// `prefix` precedes every name; "model." and the like. Borrows the weights.
@@ -27,10 +27,11 @@ public:
                  UnreadBiases unread_biases = UnreadBiases::passed_over)
         : weights_(weights), prefix_(std::move(prefix)), unread_biases_(unread_biases) {}
 
-    bool has(const std::string& name) const { return weights_.has(prefix_ + name); }
+    bool has(const std::string& name) const;
     /// The file, as errors name it.
     const std::string& source() const { return weights_.source(); }
     Result<TensorData> tensor(const std::string& name, const Shape& shape) const;
+    Result<TensorData> tensor(const char* name, const Shape& shape) const;
     /// A tensor of unsigned bytes. Errors: MissingTensor, ShapeMismatch, UnsupportedDtype.
     Result<TensorData> bytes(const std::string& name, const Shape& shape) const;
     /// A tensor that may be another one, as the head may be the table of tokens. What the file has under the name is used, whatever
@@ -40,17 +41,19 @@ public:
     Result<TensorData> tied_tensor(const std::string& name, const Shape& shape, const TensorData& other,
                                    bool is_tied) const;
     /// All rows of name + ".weight".
-    Origin origin(const std::string& name, std::uint64_t rows) const {
-        return {.tensor = prefix_ + name + ".weight", .rows = rows, .ranges = {{0, rows}}};
-    }
+    Origin origin(const std::string& name, std::uint64_t rows) const;
     /// name + ".weight" [out, in] and, if asked for, name + ".bias" [out]. Errors: also UnsupportedConfig, for UnreadBiases::refused.
     Result<Projection> projection(const std::string& name, std::uint64_t out, std::uint64_t in, bool has_bias) const;
+    Result<Projection> projection(const char* name, std::uint64_t out, std::uint64_t in, bool has_bias) const;
     /// [dim] if it is there by the config (`wanted`), else nothing. Errors as projection's.
     Result<TensorData> bias(const std::string& name, std::uint64_t dim, bool wanted) const;
     /// name + ".weight" [dim] and, if asked for, name + ".bias" [dim]; in old files ".gamma" and ".beta".
     Result<NormWeights> norm(const std::string& name, std::uint64_t dim, bool has_bias = false) const;
+    Result<NormWeights> norm(const char* name, std::uint64_t dim, bool has_bias = false) const;
 
 private:
+    /// A tensor as errors name it.
+    std::string place(const std::string& name) const;
     /// Of whatever dtype.
     Result<TensorData> of_shape(const std::string& name, const Shape& shape) const;
     Result<void> check_unread(const std::string& bias) const;

@@ -36,7 +36,15 @@ Error located(const Failure& failure, const std::string& name, std::size_t line)
     return {failure.code, name + ": line " + std::to_string(line) + ": " + failure.message};
 }
 
-Value from_json(const nlohmann::ordered_json& json, Budget& budget) {
+/// The members of an object, in the text's order.
+template <class Tell>
+void for_each_member(const nlohmann::json& object, const formats::MemberOrder& order, const Tell& tell) {
+    const auto names = order.find(object.get_ptr<const nlohmann::json::object_t*>());
+    if (names == order.end()) return;
+    for (const std::string& name : names->second) tell(name, *object.find(name));
+}
+
+Value from_json(const nlohmann::json& json, const formats::MemberOrder& order, Budget& budget) {
     const Budget::Depth depth(budget);
     if (json.is_string()) return json.get<std::string>();
     if (json.is_boolean()) return json.get<bool>();
@@ -46,12 +54,14 @@ Value from_json(const nlohmann::ordered_json& json, Budget& budget) {
     if (json.is_number_float()) return json.get<double>();
     if (json.is_array()) {
         std::vector<Value> items;
-        for (const auto& item : json) items.push_back(from_json(item, budget));
+        for (const auto& item : json) items.push_back(from_json(item, order, budget));
         return Value::list(std::move(items), budget);
     }
     if (json.is_object()) {
         std::vector<std::pair<Value, Value>> items;
-        for (const auto& [key, item] : json.items()) items.emplace_back(key, from_json(item, budget));
+        for_each_member(json, order, [&](const std::string& key, const nlohmann::json& item) {
+            items.emplace_back(key, from_json(item, order, budget));
+        });
         return Value::dict(std::move(items), budget);
     }
     return None();
@@ -142,10 +152,13 @@ Scope globals(const RenderOptions& options, Budget& budget) {
 void read_object(std::string_view text, const char* what, Budget& budget,
                  const std::function<void(const std::string& name, Value value)>& tell) {
     if (text.empty()) return;
-    const auto json = formats::parse_ordered_json(text, what);
+    formats::MemberOrder order;
+    const auto json = formats::parse_json(text, what, &order);
     if (!json) fail(json.error().message);
     if (!json->is_object()) fail(std::string(what) + " are no JSON object");
-    for (const auto& [name, value] : json->items()) tell(name, from_json(value, budget));
+    for_each_member(*json, order, [&](const std::string& name, const nlohmann::json& value) {
+        tell(name, from_json(value, order, budget));
+    });
 }
 
 Value conversation(std::span<const ChatMessage> messages, Budget& budget) {

@@ -154,30 +154,32 @@ std::optional<PreType> pre_type(std::string_view name) {
     return std::nullopt;
 }
 
-json byte_level() {
-    return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
+/// The value that `text` spells as a file would: a third of the code that a json's initializer list takes.
+json spelled(std::string_view text) {
+    auto value = formats::parse_json(text, "");
+    if (!value) throw std::bad_alloc();  // it is JSON
+    return *std::move(value);
 }
+std::string in_quotes(const std::string& text) { return json(text).dump(); }
+std::string_view spelling_of(bool value) { return value ? "true" : "false"; }
+
+constexpr std::string_view kByteLevel =
+    R"({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false})";
 
 json pre_tokenizer_of(const Words& words) {
-    json steps = json::array();
-    for (const std::string_view expression : words)
-        steps.push_back({{"type", "Split"},
-                         {"pattern", {{"Regex", std::string(expression)}}},
-                         {"behavior", "Isolated"},
-                         {"invert", false}});
-    steps.push_back(byte_level());
-    return {{"type", "Sequence"}, {"pretokenizers", std::move(steps)}};
+    std::string text = R"({"type": "Sequence", "pretokenizers": [)";
+    for (const std::string_view expression : words) {
+        text += R"({"type": "Split", "behavior": "Isolated", "invert": false, "pattern": {"Regex": )";
+        text += in_quotes(std::string(expression));
+        text += "}},";
+    }
+    text += kByteLevel;
+    return spelled(text += "]}");
 }
 
 // ---- SentencePiece
 
 constexpr const char* kSpace = "\u2581";  // ▁
-
-json replace(json pattern, std::string content) {
-    return {{"type", "Replace"}, {"pattern", std::move(pattern)}, {"content", std::move(content)}};
-}
-
-json sequence(const char* list, json steps) { return {{"type", "Sequence"}, {list, std::move(steps)}}; }
 
 struct Spaces {
     bool add_prefix = true;     // one before each stretch between special tokens
@@ -213,9 +215,10 @@ Normalizer sentencepiece_normalizer(std::optional<Charsmap> rules, Spaces spaces
 }
 
 json spm_decoder(bool add_space_prefix) {
-    json steps = {replace({{"String", kSpace}}, " "), {{"type", "ByteFallback"}}, {{"type", "Fuse"}}};
-    if (add_space_prefix) steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1u}, {"stop", 0u}});
-    return sequence("decoders", std::move(steps));
+    std::string text = R"({"type": "Sequence", "decoders": [
+        {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"})";
+    if (add_space_prefix) text += R"(, {"type": "Strip", "content": " ", "start": 1, "stop": 0})";
+    return spelled(text += "]}");
 }
 
 /// The rules of normalisation, a list of bytes; nothing where absent.
@@ -240,20 +243,19 @@ std::string word_piece_spelling(const std::string& token) {
 }
 
 json word_piece_model(const Tokens& tokens, std::string_view unknown) {
-    json vocabulary = json::object();
+    json model = spelled(R"({"type": "WordPiece", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
+                             "vocab": {}})");
+    model["unk_token"] = std::string(unknown);
+    json& vocabulary = model["vocab"];
     for (std::size_t id = 0; id < tokens.spellings.size(); ++id) vocabulary[tokens.spellings[id]] = id;
-    return {{"type", "WordPiece"},
-            {"unk_token", std::string(unknown)},
-            {"continuing_subword_prefix", "##"},
-            {"max_input_chars_per_word", 100u},
-            {"vocab", std::move(vocabulary)}};
+    return model;
 }
 
 // ---- all together
 
 /// What the four kinds differ in.
 struct TokenizerKind {
-    json components = json::object();
+    json components;
     std::optional<Normalizer> normalizer;  // where no component says it
     std::unique_ptr<TokenModel> model;
     bool add_bos = false, add_eos = false, add_separator = false;  // where the file does not say
@@ -269,7 +271,7 @@ Result<TokenizerKind> read_byte_level_kind(const Gguf& file, Tokens& tokens, con
                                 "falcon, deepseek-llm, deepseek-coder, deepseek-v3 and other names of these splits");
     TokenizerKind kind;
     kind.components["pre_tokenizer"] = pre_tokenizer_of(type->words);
-    kind.components["decoder"] = byte_level();
+    kind.components["decoder"] = spelled(kByteLevel);
     kind.add_bos = type->add_bos;
     VKFORMER_TRY(const auto merges, file.strings(key("merges")));
     VKFORMER_TRY(kind.model, make_bpe(Vocabulary::in_order(tokens.spellings), merges, type->ignore_merges, place));
@@ -310,13 +312,13 @@ Result<TokenizerKind> read_word_piece_kind(const Gguf& file, Tokens& tokens) {
     VKFORMER_TRY(const bool lowercase, file.boolean(key("normalizer.lowercase"), true));
     VKFORMER_TRY(const bool strip_accents, file.boolean(key("normalizer.strip_accents"), lowercase));
     for (std::string& token : tokens.spellings) token = word_piece_spelling(token);
-    kind.components["normalizer"] = {{"type", "BertNormalizer"},
-                                     {"clean_text", true},
-                                     {"handle_chinese_chars", true},
-                                     {"strip_accents", strip_accents},
-                                     {"lowercase", lowercase}};
-    kind.components["pre_tokenizer"] = {{"type", "BertPreTokenizer"}};
-    kind.components["decoder"] = {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}};
+    std::string components = R"({"normalizer": {"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true,
+        "strip_accents": )";
+    components += spelling_of(strip_accents);
+    components += R"(, "lowercase": )";
+    components += spelling_of(lowercase);
+    kind.components = spelled(components += R"(}, "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": true}})");
     kind.add_bos = kind.add_separator = true;
     kind.bos = 101, kind.unknown = 100, kind.separator = 102, kind.padding = 0, kind.mask = 103;
     VKFORMER_TRY(const auto unknown, read_id(file, "unknown_token_id", tokens.spellings.size(), kind.unknown));
@@ -380,15 +382,12 @@ Result<json> post_processor(const Gguf& file, const Tokens& tokens, const Tokeni
     VKFORMER_TRY(out.adds_bos, file.boolean(key("add_bos_token"), kind.add_bos));
     VKFORMER_TRY(out.adds_eos, file.boolean(key("add_eos_token"), kind.add_eos));
     VKFORMER_TRY(const bool add_separator, file.boolean(key("add_sep_token"), kind.add_separator));
-    json special = json::object();
-    const auto part = [&](std::int32_t id, unsigned type) -> json {
-        const std::string& name = tokens.spellings[static_cast<std::size_t>(id)];
-        special[name] = {
-            {"id", name}, {"ids", json::array({static_cast<std::uint32_t>(id)})}, {"tokens", json::array({name})}};
-        return {{"SpecialToken", {{"id", name}, {"type_id", type}}}};
-    };
-    const auto text = [](const char* name, unsigned type) -> json {
-        return {{"Sequence", {{"id", name}, {"type_id", type}}}};
+    json special(json::value_t::object);
+    const auto part = [&](std::int32_t id, char type) {
+        const std::string& token = tokens.spellings[static_cast<std::size_t>(id)];
+        const std::string name = in_quotes(token);
+        special[token] = spelled(R"({"id": )" + name + R"(, "ids": [)" + std::to_string(id) + R"(], "tokens": [)" + name + "]}");
+        return R"({"SpecialToken": {"id": )" + name + R"(, "type_id": )" + type + "}}";
     };
     const bool separated = kind.add_separator && add_separator;
     for (const auto& [wanted, id, name] :
@@ -396,21 +395,19 @@ Result<json> post_processor(const Gguf& file, const Tokens& tokens, const Tokeni
         if (wanted && !id)
             return Error{ErrorCode::CorruptFile,
                          file.file_name() + ": " + formats::quote(key(name)) + " is true, but there is no such token"};
-    json single = json::array();
-    if (out.adds_bos) single.push_back(part(*out.bos, 0));
-    single.push_back(text("A", 0));
-    const auto append_end = [&](json& parts, unsigned type) {
-        if (separated && out.separator) parts.push_back(part(*out.separator, type));
-        if (!separated && out.adds_eos) parts.push_back(part(*out.eos, type));
+    std::string single;
+    if (out.adds_bos) single = part(*out.bos, '0') + ", ";
+    single += R"({"Sequence": {"id": "A", "type_id": 0}})";
+    const auto append_end = [&](std::string& parts, char type) {
+        if (separated && out.separator) parts += ", " + part(*out.separator, type);
+        if (!separated && out.adds_eos) parts += ", " + part(*out.eos, type);
     };
-    append_end(single, 0);
-    json pair = single;
-    pair.push_back(text("B", 1));
-    append_end(pair, 1);
-    return json{{"type", "TemplateProcessing"},
-                {"single", std::move(single)},
-                {"pair", std::move(pair)},
-                {"special_tokens", std::move(special)}};
+    append_end(single, '0');
+    std::string pair = single + R"(, {"Sequence": {"id": "B", "type_id": 1}})";
+    append_end(pair, '1');
+    json processor = spelled(R"({"type": "TemplateProcessing", "single": [)" + single + R"(], "pair": [)" + pair + "]}");
+    processor["special_tokens"] = std::move(special);
+    return processor;
 }
 
 /// The expressions that a pre-tokenizer of tokenizer.json stands for; false where it is no sequence of such.

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/stable_order.hpp"
+
 namespace vkformer::tuning {
 namespace {
 
@@ -52,7 +54,7 @@ std::vector<std::string_view> by_time(const Verdict& verdict) {
     std::vector<const Trial*> right;
     for (const Trial& trial : verdict.trials)
         if (trial.fault.empty() && trial.us > 0) right.push_back(&trial);
-    std::ranges::sort(right, {}, &Trial::us);
+    sort_stably(right, [](const Trial* a, const Trial* b) { return a->us < b->us; });
     std::vector<std::string_view> variants{verdict.variant};
     for (const Trial* const trial : right) variants.push_back(trial->variant);
     return variants;

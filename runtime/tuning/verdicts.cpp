@@ -18,23 +18,40 @@ using nlohmann::json;
 
 constexpr int kFormat = 1;
 
+// Members one by one, by one function: a json's initializer lists, and at() of each length of a name, are three times the code.
+
 json as_json(const Verdict& verdict) {
-    json trials = json::array();
-    for (const Trial& t : verdict.trials)
-        trials.push_back(
-            {{"variant", t.variant}, {"error", t.error}, {"bound", t.bound}, {"us", t.us}, {"fault", t.fault}});
-    return {{"variant", verdict.variant}, {"trials", trials}};
+    json trials(json::value_t::array);
+    for (const Trial& t : verdict.trials) {
+        json& trial = trials.emplace_back();
+        trial["variant"] = t.variant;
+        trial["error"] = t.error;
+        trial["bound"] = t.bound;
+        trial["us"] = t.us;
+        trial["fault"] = t.fault;
+    }
+    json object;
+    object["variant"] = verdict.variant;
+    object["trials"] = std::move(trials);
+    return object;
 }
 
-/// Throws json::exception where the file was made by something else.
+/// These throw json::exception where the file was made by something else.
+const json& member(const json& object, const char* name) { return object.at(std::string(name)); }
+const json::object_t& members(const json& object, const char* name) {
+    return member(object, name).get_ref<const json::object_t&>();
+}
+std::string text(const json& object, const char* name) { return member(object, name).get<std::string>(); }
+double number(const json& object, const char* name) { return member(object, name).get<double>(); }
+
 Verdict verdict_of(const json& object) {
-    Verdict verdict{.variant = object.at("variant").get<std::string>()};
-    for (const json& t : object.at("trials"))
-        verdict.trials.push_back({.variant = t.at("variant").get<std::string>(),
-                                  .error = t.at("error").is_number() ? t.at("error").get<double>() : 0,
-                                  .bound = t.at("bound").get<double>(),
-                                  .us = t.at("us").get<double>(),
-                                  .fault = t.at("fault").get<std::string>()});
+    Verdict verdict{.variant = text(object, "variant")};
+    for (const json& t : member(object, "trials"))
+        verdict.trials.push_back({.variant = text(t, "variant"),
+                                  .error = member(t, "error").is_number() ? number(t, "error") : 0,
+                                  .bound = number(t, "bound"),
+                                  .us = number(t, "us"),
+                                  .fault = text(t, "fault")});
     return verdict;
 }
 
@@ -46,16 +63,19 @@ std::string trial_name(std::string_view key, std::string_view variant) {
 
 json process_as_json() {
     const int self = platform::process_id();
-    return {{"process", self}, {"started", platform::process_start(self)}};
+    json object;
+    object["process"] = self;
+    object["started"] = platform::process_start(self);
+    return object;
 }
 
 /// Whether the process that process_as_json() was called in still runs. Its number alone does not say so: in a container the next process
 /// often has the same.
 bool is_running(const json& object) {
-    const int process = object.at("process").get<int>();
+    const int process = member(object, "process").get<int>();
     if (!platform::process_exists(process)) return false;
     const std::uint64_t start = platform::process_start(process);
-    return start == 0 || start == object.at("started").get<std::uint64_t>();
+    return start == 0 || start == member(object, "started").get<std::uint64_t>();
 }
 
 }  // namespace
@@ -88,15 +108,19 @@ void VerdictFile::read() {
     if (!parsed) return;
     try {
         const json& file = *parsed;
-        if (file.at("format") != kFormat || file.at("stamp") != stamp_) return;
+        if (member(file, "format") != kFormat || member(file, "stamp") != stamp_) return;
         std::map<std::string, Verdict> verdicts;
-        for (const auto& [key, value] : file.at("verdicts").items()) verdicts.emplace(key, verdict_of(value));
-        const auto timings = file.at("timings").get<std::map<std::string, std::map<std::string, double>>>();
-        auto unfinished = file.at("unfinished").get<std::map<std::string, int>>();
-        if (const json& trying = file.at("trying"); !trying.empty() && !is_running(trying.at("by")))
-            ++unfinished[trying.at("trial").get<std::string>()];
+        for (const auto& [key, value] : members(file, "verdicts")) verdicts.emplace(key, verdict_of(value));
+        std::map<std::string, std::map<std::string, double>> timings;
+        for (const auto& [model, value] : members(file, "timings"))
+            for (const auto& [backend, us] : value.get_ref<const json::object_t&>())
+                timings[model][backend] = us.get<double>();
+        std::map<std::string, int> unfinished;
+        for (const auto& [trial, value] : members(file, "unfinished")) unfinished[trial] = value.get<int>();
+        if (const json& trying = member(file, "trying"); !trying.empty() && !is_running(member(trying, "by")))
+            ++unfinished[text(trying, "trial")];
         verdicts_ = std::move(verdicts);
-        timings_ = timings;
+        timings_ = std::move(timings);
         unfinished_ = std::move(unfinished);
     } catch (const json::exception&) {  // not ours, or damaged: as if it were not there
     }
@@ -142,11 +166,18 @@ void VerdictFile::set_timings(const std::string& model, const std::map<std::stri
 
 void VerdictFile::save() {
     if (path_.empty()) return;
-    json verdicts = json::object();
-    for (const auto& [key, verdict] : verdicts_) verdicts[key] = as_json(verdict);
-    json file = {{"format", kFormat},   {"stamp", stamp_},           {"verdicts", std::move(verdicts)},
-                 {"timings", timings_}, {"unfinished", unfinished_}, {"trying", json::object()}};
-    if (!trying_.empty()) file["trying"] = {{"trial", trying_}, {"by", process_as_json()}};
+    json file;
+    file["format"] = kFormat;
+    file["stamp"] = stamp_;
+    for (const char* name : {"verdicts", "timings", "unfinished", "trying"}) file[name] = json::value_t::object;
+    for (const auto& [key, verdict] : verdicts_) file["verdicts"][key] = as_json(verdict);
+    for (const auto& [model, times] : timings_)
+        for (const auto& [backend, us] : times) file["timings"][model][backend] = us;
+    for (const auto& [trial, count] : unfinished_) file["unfinished"][trial] = count;
+    if (!trying_.empty()) {
+        file["trying"]["trial"] = trying_;
+        file["trying"]["by"] = process_as_json();
+    }
 
     std::error_code ignored;
     std::filesystem::create_directories(path_.parent_path(), ignored);
