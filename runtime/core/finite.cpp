@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "core/finite.hpp"
 
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "core/block_format.hpp"
 
@@ -36,6 +38,13 @@ std::optional<std::uint64_t> first_too_large(std::span<const std::byte> blocks, 
     return {};
 }
 
+/// The first double that is no float32 either.
+std::optional<std::uint64_t> first_beyond_float(std::span<const std::byte> bytes) {
+    for (std::size_t i = 0; i < bytes.size() / sizeof(double); ++i)
+        if (!(std::abs(bits_at<double>(bytes, i, sizeof(double), 0)) <= std::numeric_limits<float>::max())) return i;
+    return {};
+}
+
 /// As first_of, of neighbours, eight bytes at a time: an exponent of ones carries into the bit of the sign when its lowest bit is added.
 template <class Bits>
 std::optional<std::uint64_t> first_of_neighbours(std::span<const std::byte> bytes, Bits exponent) {
@@ -66,6 +75,7 @@ std::optional<std::uint64_t> first_not_finite(DType dtype, std::span<const std::
     if (dtype == DType::f32) return first_of_neighbours(bytes, kExponent32);
     if (dtype == DType::bf16) return first_of_neighbours(bytes, kExponentBfloat);
     if (dtype == DType::f16) return first_of_neighbours(bytes, kExponent16);
+    if (dtype == DType::f64) return first_beyond_float(bytes);
     const std::size_t block = static_cast<std::size_t>(bytes_of(dtype, block_elements(dtype)));
     const BlockScales scales = block_scales(dtype);
     auto found = dtype == DType::mxfp4 ? first_too_large(bytes, block) : first_of(bytes, kExponent16, block, scales.d);

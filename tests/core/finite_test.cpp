@@ -40,6 +40,20 @@ TEST_CASE("halves and bfloats that are not finite are found", "[core]") {
     CHECK_FALSE(first_not_finite(DType::bf16, std::as_bytes(std::span(bfloats).first(2))));
 }
 
+TEST_CASE("doubles that are not finite, or infinite as float32, are found, and no others", "[core]") {
+    std::vector<double> doubles(4096);
+    for (std::size_t i = 0; i < doubles.size(); ++i) doubles[i] = std::sin(static_cast<double>(i)) / 3;
+    doubles[7] = std::numeric_limits<float>::max();
+    doubles[8] = 1e-300;
+    CHECK_FALSE(first_not_finite(DType::f64, std::as_bytes(std::span(doubles))));
+    for (const double bad : {std::numeric_limits<double>::quiet_NaN(), -std::numeric_limits<double>::infinity(), 1e39}) {
+        CAPTURE(bad);
+        std::vector<double> changed = doubles;
+        changed[3000] = changed.back() = bad;
+        CHECK(first_not_finite(DType::f64, std::as_bytes(std::span(changed))) == 3000);
+    }
+}
+
 TEST_CASE("blocks of mxfp4 whose exponent is no number, or makes infinite ones, are found", "[core]") {
     std::vector<std::byte> blocks(5 * 17, std::byte{0x77});
     CHECK_FALSE(first_not_finite(DType::mxfp4, blocks));
