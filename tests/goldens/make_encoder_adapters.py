@@ -81,7 +81,7 @@ def save_adapter(case, folder):
         "modules_to_save": None,
         "peft_type": "LORA",
         "r": case.rank,
-        "target_modules": case.modules,
+        "target_modules": rf"(?:.*\.)?(?:{case.modules})",
         "task_type": "FEATURE_EXTRACTION",
         "use_dora": False,
         "use_rslora": case.by_root,
