@@ -24,7 +24,6 @@ Result<std::unique_ptr<ScoreSession>> ScoreSession::create(graph::Backend& backe
                                                            const BatchOptions& options,
                                                            std::shared_ptr<graph::TensorStore> weights) {
     VKFORMER_TRY(const BatchOptions chosen, checked_batch_options(model, options));
-    if (!weights) weights = backend.make_store();
     return std::unique_ptr<ScoreSession>(new ScoreSession(backend, model, chosen, std::move(weights)));
 }
 
