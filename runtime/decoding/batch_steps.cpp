@@ -90,8 +90,6 @@ Result<Value> ruled(BatchStepGraph& step, const BatchOptions& options, const Bat
     return last.logits;
 }
 
-constexpr std::int32_t kNoToken = -1;  // the host ends sequences, for it looks at every token anyway
-
 /// f32 [rows · len, vocab], absent with Logits::none.
 Result<Value> add_chunk(BatchChunkGraph& chunk, const models::Decoder& model, const BatchOptions& options,
                         const BatchChunkKind& kind, models::Logits logits) {

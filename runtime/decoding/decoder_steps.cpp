@@ -71,8 +71,6 @@ Result<Value> choose(graph::Graph& graph, const DecoderSessionOptions& options, 
     return graph::sample(graph, logits, random, options.sample);
 }
 
-constexpr std::int32_t kNoToken = -1;  // the host ends sequences, for it looks at every token anyway
-
 }  // namespace
 
 Result<Value> adapter_input(graph::Graph& graph, const models::Decoder& model, bool adapters, const std::string& name,

@@ -7,6 +7,9 @@
 
 namespace vkformer::decoding {
 
+/// The end and the padding of graph::greedy_step where the host ends sequences, for it looks at every token anyway.
+inline constexpr std::int32_t kNoToken = -1;
+
 /// Where in its row a step stands.
 struct StepPlace {
     graph::Value starts;     ///< i32 [rows], position of the step's input

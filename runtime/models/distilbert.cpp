@@ -26,7 +26,7 @@ constexpr EncoderNames kDistilbertNames = {
 };
 
 /// A field under DistilBERT's name or, where that is absent, under BERT's.
-Result<std::uint32_t> count(const formats::Config& config, std::string_view name, std::string_view other) {
+Result<std::uint32_t> count_of_either(const formats::Config& config, std::string_view name, std::string_view other) {
     return config.unsigned_integer(config.has(name) ? name : other, {.min = 1, .max = 1u << 20});
 }
 
@@ -36,10 +36,10 @@ Result<Encoder> load_distilbert(const formats::Config& config, const formats::We
     VKFORMER_CHECK(refuse_other_encoders(config));
     EncoderConfig c;
     VKFORMER_TRY(c.vocab_size, config.unsigned_integer("vocab_size", {.min = 1, .max = 1u << 24}));
-    VKFORMER_TRY(c.hidden_size, count(config, "dim", "hidden_size"));
-    VKFORMER_TRY(c.intermediate_size, count(config, "hidden_dim", "intermediate_size"));
-    VKFORMER_TRY(c.layers, count(config, "n_layers", "num_hidden_layers"));
-    VKFORMER_TRY(c.heads, count(config, "n_heads", "num_attention_heads"));
+    VKFORMER_TRY(c.hidden_size, count_of_either(config, "dim", "hidden_size"));
+    VKFORMER_TRY(c.intermediate_size, count_of_either(config, "hidden_dim", "intermediate_size"));
+    VKFORMER_TRY(c.layers, count_of_either(config, "n_layers", "num_hidden_layers"));
+    VKFORMER_TRY(c.heads, count_of_either(config, "n_heads", "num_attention_heads"));
     VKFORMER_TRY(c.max_positions,
                  config.unsigned_integer("max_position_embeddings", {.fallback = 512, .min = 1, .max = 1u << 20}));
     VKFORMER_TRY(c.activation, read_activation(config, "activation", "gelu"));

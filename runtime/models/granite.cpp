@@ -122,8 +122,8 @@ Result<void> read_bamba_layers(const Config& config, DecoderConfig& c, LlamaLayo
     return c.keeps_states() ? read_scan(config, c) : Result<void>();
 }
 
-Result<void> read_mixer(const WeightReader& read, const DecoderConfig& c, const LlamaLayout& layout,
-                        const std::string& layer, std::size_t index, DecoderWeights::Layer& l) {
+Result<void> read_scan_or_attention(const WeightReader& read, const DecoderConfig& c, const LlamaLayout& layout,
+                                    const std::string& layer, std::size_t index, DecoderWeights::Layer& l) {
     if (c.layers[index].mixer == Mixer::attention)
         return read_attention_layer(read, c, layer + "self_attn.", layout, l);
     return read_scan_layer(read, c, layer + "mamba.", layout, l);
@@ -183,7 +183,7 @@ Result<DecoderParts> load_granite(const Config& config, const formats::Weights& 
         VKFORMER_CHECK(is_bamba ? read_bamba_layers(config, c, layout) : read_hybrid_layers(config, c));
         VKFORMER_TRY(layout.convolution_bias, config.boolean("mamba_conv_bias", true));
         VKFORMER_TRY(layout.projection_bias, config.boolean("mamba_proj_bias", false));
-        layout.read_mixer = read_mixer;
+        layout.read_mixer = read_scan_or_attention;
     }
     if (std::ranges::any_of(c.layers, [](const DecoderConfig::Layer& layer) { return layer.rope.has_value(); })) {
         VKFORMER_TRY(const Rope rope,

@@ -20,7 +20,7 @@ struct Known {
 };
 
 /// Fields of config.json. Those that some configurations ask for (of experts, of windows) are here for the others.
-constexpr Known kFields[] = {
+constexpr Known kModelFields[] = {
     // Who wrote the file, with what, and for whom.
     {"",
      "_name_or_path name_or_path _commit_hash architectures model_type transformers_version adapters_version "
@@ -229,7 +229,7 @@ bool is_of_no_account(std::string_view model_type, std::string_view path) {
     }
     constexpr std::string_view kObject = "quantization_config.";
     if (path.starts_with(kObject)) return any_matches(kQuantization, path.substr(kObject.size()));
-    return is_known(kFields, model_type, path) || is_generation_field(path);
+    return is_known(kModelFields, model_type, path) || is_generation_field(path);
 }
 
 std::vector<std::string> passed_over(const formats::Config& config, const formats::Weights& weights) {

@@ -26,7 +26,7 @@ Result<void> read_delta_rule(const Config& config, DecoderConfig& c) {
     return {};
 }
 
-Result<void> read_layers(const Config& config, DecoderConfig& c) {
+Result<void> read_mixers(const Config& config, DecoderConfig& c) {
     VKFORMER_TRY(std::vector<bool> has_state, read_layer_types(config, c.layers.size(), "linear_attention"));
     VKFORMER_TRY(const auto interval, config.unsigned_integer("full_attention_interval", {.fallback = 4, .min = 1}));
     for (std::size_t i = 0; i < c.layers.size(); ++i) {
@@ -40,7 +40,7 @@ Result<void> read_layers(const Config& config, DecoderConfig& c) {
 }
 
 /// `has_dense`: some layers may have no experts.
-Result<void> read_mixture(const Config& config, bool has_dense, DecoderConfig& c) {
+Result<void> read_qwen_experts(const Config& config, bool has_dense, DecoderConfig& c) {
     VKFORMER_CHECK(read_expert_counts(config, has_dense ? 512 : 256, has_dense ? 10 : 8, c));
     const formats::Expect<std::uint32_t> width = {.fallback = 512, .min = 1, .max = 1u << 20};
     VKFORMER_TRY(c.experts.intermediate_size, config.unsigned_integer("moe_intermediate_size", width));
@@ -94,8 +94,8 @@ Result<void> read_delta_inputs(const WeightReader& read, const DecoderConfig& c,
     return {};
 }
 
-Result<void> read_mixer(const WeightReader& read, const DecoderConfig& c, const LlamaLayout& layout,
-                        const std::string& layer, std::size_t index, DecoderWeights::Layer& l) {
+Result<void> read_delta_or_attention(const WeightReader& read, const DecoderConfig& c, const LlamaLayout& layout,
+                                     const std::string& layer, std::size_t index, DecoderWeights::Layer& l) {
     if (c.layers[index].mixer == Mixer::attention) return read_attention(read, c, layout, layer + "self_attn.", l);
     const std::string linear = layer + "linear_attn.";
     const DecoderConfig::DeltaRule& rule = c.delta_rule;
@@ -125,11 +125,11 @@ Result<DecoderParts> load(const Config& config, const Config& whole, const forma
     if (!is_gated) return config.unsupported("attn_output_gate", "true");
     VKFORMER_TRY(const Rope rope, read_rope(config, c, {.turns_part = true, .turned_part = 0.25}));
     c.ropes = {rope};
-    VKFORMER_CHECK(read_layers(config, c));
+    VKFORMER_CHECK(read_mixers(config, c));
     VKFORMER_CHECK(read_delta_rule(config, c));
-    if (has_experts) VKFORMER_CHECK(read_mixture(config, is_next, c));
+    if (has_experts) VKFORMER_CHECK(read_qwen_experts(config, is_next, c));
 
-    LlamaLayout layout = {.read_mixer = &read_mixer};
+    LlamaLayout layout = {.read_mixer = &read_delta_or_attention};
     VKFORMER_TRY(layout.attention_bias, config.boolean("attention_bias", false));
     layout.output_bias = layout.attention_bias;
     VKFORMER_TRY(layout.tied, whole.boolean("tie_word_embeddings", false));

@@ -44,7 +44,7 @@ Result<Config> open_config(const std::filesystem::path& folder, GenerationSource
 }
 
 /// "de" of "<|de|>".
-std::string bare(std::string_view name) {
+std::string plain_name(std::string_view name) {
     if (name.starts_with("<|") && name.ends_with("|>") && name.size() > 4) name = name.substr(2, name.size() - 4);
     std::string lower(name);
     std::ranges::transform(lower, lower.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; });
@@ -58,7 +58,7 @@ Result<std::map<std::string, std::int32_t>> tokens_by_name(const Config& config,
     for (const std::string& name : object.names()) {
         constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
         VKFORMER_TRY(const std::int64_t token, object.integer(name, {.min = 0, .max = kMost}));
-        tokens[bare(name)] = static_cast<std::int32_t>(token);
+        tokens[plain_name(name)] = static_cast<std::int32_t>(token);
     }
     return tokens;
 }
@@ -66,7 +66,7 @@ Result<std::map<std::string, std::int32_t>> tokens_by_name(const Config& config,
 /// What `name` stands for. Errors: InvalidArgument (says what there is).
 Result<std::int32_t> find_token(const std::map<std::string, std::int32_t>& tokens, const std::string& what,
                                 const std::string& name) {
-    const auto found = tokens.find(bare(name));
+    const auto found = tokens.find(plain_name(name));
     if (found != tokens.end()) return found->second;
     if (tokens.empty())
         return Error{ErrorCode::InvalidArgument, "the model has one language: there is no " + what + " to choose"};

@@ -14,7 +14,7 @@ static_assert(sizeof(shaders::SelectiveScanPush) == 36);
 
 /// Of `columns` and `columns_shared`, and of `columns_shared_wide`: more columns load B and C less often, and leave a device with fewer
 /// workgroups.
-constexpr std::uint32_t kWorkgroup = 64, kWideWorkgroup = 256, kLanes = 8;
+constexpr std::uint32_t kScanWorkgroup = 64, kWideWorkgroup = 256, kLanes = 8;
 
 /// Tokens in shared memory: no more than there are when texts are written, and at most 8 KiB of B and C, so that the rest fits in what
 /// every device has.
@@ -61,25 +61,28 @@ Result<DispatchPlan> plan(const SelectiveScan& op, const KernelContext& context)
 }
 
 /// Batch x len x groups x heads of each x state_dim x head_dim: around the tokens in shared memory and the columns of a workgroup.
-constexpr Edge kEdges[] = {{1, 1, 1, 1, 1, 1},           {2, 8, 1, 2, 20, kWorkgroup - 1},
-                           {1, 9, 2, 1, 32, kWorkgroup}, {2, 5, 1, 1, 132, kWorkgroup + 1},
-                           {1, 17, 1, 3, 24, 17},        {1, 5, 1, 1, 255, 3}};
+constexpr Edge kScanEdges[] = {{1, 1, 1, 1, 1, 1},
+                               {2, 8, 1, 2, 20, kScanWorkgroup - 1},
+                               {1, 9, 2, 1, 32, kScanWorkgroup},
+                               {2, 5, 1, 1, 132, kScanWorkgroup + 1},
+                               {1, 17, 1, 3, 24, 17},
+                               {1, 5, 1, 1, 255, 3}};
 template <std::uint32_t kColumns>
-constexpr Edge kSharedEdges[] = {{1, 1, 1, 1, 8, 1},         {2, 8, 1, 2, 24, kColumns - 1},
-                                 {1, 9, 2, 1, 32, kColumns}, {2, 5, 1, 1, 136, kColumns + 1},
-                                 {1, 17, 1, 3, 64, 17},      {1, 5, 1, 1, 256, 3}};
+constexpr Edge kSharedScanEdges[] = {{1, 1, 1, 1, 8, 1},         {2, 8, 1, 2, 24, kColumns - 1},
+                                     {1, 9, 2, 1, 32, kColumns}, {2, 5, 1, 1, 136, kColumns + 1},
+                                     {1, 17, 1, 3, 64, 17},      {1, 5, 1, 1, 256, 3}};
 
 }  // namespace
 
 std::span<const Kernel<SelectiveScan>> kernels(const SelectiveScan&) {
     static constexpr Kernel<SelectiveScan> kKernels[] = {
-        {.traits = {.name = "columns_shared_wide", .edges = kSharedEdges<kWideWorkgroup / kLanes>},
+        {.traits = {.name = "columns_shared_wide", .edges = kSharedScanEdges<kWideWorkgroup / kLanes>},
          .fits = can_share,
          .plan = plan<kWideWorkgroup, kLanes>},
-        {.traits = {.name = "columns_shared", .edges = kSharedEdges<kWorkgroup / kLanes>},
+        {.traits = {.name = "columns_shared", .edges = kSharedScanEdges<kScanWorkgroup / kLanes>},
          .fits = can_share,
-         .plan = plan<kWorkgroup, kLanes>},
-        {.traits = {.name = "columns", .edges = kEdges, .is_reference = true}, .plan = plan<kWorkgroup, 1>}};
+         .plan = plan<kScanWorkgroup, kLanes>},
+        {.traits = {.name = "columns", .edges = kScanEdges, .is_reference = true}, .plan = plan<kScanWorkgroup, 1>}};
     return kKernels;
 }
 
