@@ -365,7 +365,7 @@ Result<void> CpuProgram<T>::run_node(std::size_t node_index) {
         return Error{ErrorCode::InvalidArgument, "the program has no node " + std::to_string(node_index)};
     try {
         const Operands<T> operands(plan_.graph, tensors_);
-        std::visit([&](const auto& op) { execute(op, operands); }, plan_.graph.nodes()[node_index].op);
+        graph::visit_op([&](const auto& op) { execute(op, operands); }, plan_.graph.nodes()[node_index].op);
     } catch (const std::bad_alloc&) {
         return Error{ErrorCode::OutOfHostMemory,
                      plan_.graph.nodes()[node_index].name + ": not enough memory for intermediate results"};

@@ -37,7 +37,7 @@ public:
 }  // namespace
 
 std::uint32_t extras_of(const Graph& graph, const Op& op) {
-    return std::visit([&](const auto& o) { return extras(graph, o); }, op);
+    return visit_op([&](const auto& o) { return extras(graph, o); }, op);
 }
 
 const FusionRules& stepwise_fusions() {

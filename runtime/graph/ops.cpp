@@ -7,7 +7,7 @@ namespace {
 template <class V>
 OperandList<V> list_operands(auto& op) noexcept {
     OperandList<V> list;
-    std::visit(
+    visit_op(
         [&](auto& one) {
             one.operands(one, [&](std::string_view name, V& value, Access access) { list.add(name, value, access); });
         },

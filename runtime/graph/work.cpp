@@ -63,7 +63,7 @@ double work(const SelectiveScan& op, const Graph& graph) { return 2 * elements(g
 }  // namespace
 
 double work_of(const Op& op, const Graph& graph) {
-    const double products = std::visit([&](const auto& one) { return work(one, graph); }, op);
+    const double products = visit_op([&](const auto& one) { return work(one, graph); }, op);
     return products == kNoProduct ? all_elements(op, graph) : products;
 }
 

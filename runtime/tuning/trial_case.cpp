@@ -45,7 +45,7 @@ std::string mask_text(const graph::AttentionMask& mask) {
 }
 
 std::string mask_text(const graph::Op& op) {
-    return std::visit(
+    return graph::visit_op(
         [](const auto& o) -> std::string {
             if constexpr (requires { o.mask.causal; }) return mask_text(o.mask);
             return {};
@@ -165,7 +165,7 @@ TensorData random_weights(DType dtype, const Shape& shape, std::uint32_t seed) {
 
 /// Integers that mean something wherever they are read: the whole of a sequence, its first position, the first token.
 std::int32_t integer_for(std::string_view operand, const graph::Op& op, const Graph& graph) {
-    const auto keys = std::visit(
+    const auto keys = graph::visit_op(
         [&](const auto& o) -> std::uint64_t {
             if constexpr (requires {
                               o.key;
@@ -180,7 +180,7 @@ std::int32_t integer_for(std::string_view operand, const graph::Op& op, const Gr
             return 1;
         },
         op);
-    const auto queries = std::visit(
+    const auto queries = graph::visit_op(
         [&](const auto& o) -> std::uint64_t {
             if constexpr (requires {
                               o.query;
@@ -198,7 +198,7 @@ std::int32_t integer_for(std::string_view operand, const graph::Op& op, const Gr
 /// Of a layer that keeps states: every sequence goes on from what its own row of the state holds, with all of the tokens.
 std::optional<std::vector<std::int32_t>> state_place_for(std::string_view operand, const graph::Op& op,
                                                          std::uint64_t count) {
-    const bool keeps_states = std::visit(
+    const bool keeps_states = graph::visit_op(
         [](const auto& o) {
             return requires { o.slots; };
         },
@@ -212,7 +212,7 @@ std::optional<std::vector<std::int32_t>> state_place_for(std::string_view operan
 
 /// A table that leads through all pages of the op's caches, as far as it goes.
 std::vector<std::int32_t> table_for(const graph::Op& op, const Graph& graph, std::uint64_t count) {
-    const std::uint64_t pages = std::visit(
+    const std::uint64_t pages = graph::visit_op(
         [&](const auto& o) -> std::uint64_t {
             if constexpr (requires { o.key, o.pages; }) return graph.shape(o.key)[0];
             if constexpr (requires { o.cache, o.pages; }) return graph.shape(o.cache)[0];
@@ -347,7 +347,7 @@ std::string case_key(const Graph& graph, const graph::Node& node, bool exact) {
 Result<TrialCase> make_trial_case(const Graph& graph, const graph::Node& node, double max_work, Fewer first) {
     try {
         Shapes shapes;
-        std::visit([&](const auto& op) { limit(op, graph, max_work, first, shapes); }, node.op);
+        graph::visit_op([&](const auto& op) { limit(op, graph, max_work, first, shapes); }, node.op);
         return Builder(graph, node.op, std::move(shapes)).build();
     } catch (const std::bad_alloc&) {
         return Error{ErrorCode::OutOfHostMemory, node.name + ": not enough memory to try its variants"};

@@ -49,7 +49,7 @@ double error_bound(const Graph& graph, const graph::Node& node, Value written, R
     const DType dtype = graph.dtype(written);
     if (!is_real(dtype)) return 0;
     if (dtype == DType::q8_0) return std::holds_alternative<graph::CacheAppend>(node.op) ? kCacheStep : 0;
-    const cpu::ErrorRule rule = std::visit([&](const auto& op) { return cpu::error_rule(op, graph); }, node.op);
+    const cpu::ErrorRule rule = graph::visit_op([&](const auto& op) { return cpu::error_rule(op, graph); }, node.op);
     const double units = rule.constant + rule.per_root_term * std::sqrt(static_cast<double>(rule.terms));
     const double bound = kUnit32 * units + rounding_of_operands(graph, node.op, rounding);
     return dtype == DType::f16 ? bound + rule.roundings16 * kUnit16 : bound;

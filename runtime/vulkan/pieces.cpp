@@ -278,7 +278,7 @@ private:
         node_ = node.name;
         first_cut_ = *cut;
         const graph::Op op = node.op;  // graph() may move its nodes
-        return std::visit([&](const auto& o) { return lower_op(o); }, op);
+        return graph::visit_op([&](const auto& o) { return lower_op(o); }, op);
     }
 
     Error cannot(const std::string& what) const { return too_large(first_cut_, node_ + " cannot " + what); }

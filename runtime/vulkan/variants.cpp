@@ -72,7 +72,7 @@ Result<DispatchPlan> plan_of(const Op& op, const KernelContext& context, const K
 
 KernelList fitting_kernels(const graph::Op& op, const KernelContext& context) {
     KernelList list;
-    std::visit(
+    graph::visit_op(
         [&]<class Op>(const Op& o) {
             for_each_kernel(o, [&](const Kernel<Op>& kernel) {
                 if (fits(kernel, o, context)) list.push_back(&kernel.traits);
@@ -107,7 +107,7 @@ Error no_such_kernel(const graph::Op& op, std::string_view name, const KernelLis
 }
 
 Result<DispatchPlan> plan_dispatches(const graph::Op& op, const KernelContext& context, const KernelTraits& kernel) {
-    VKFORMER_TRY(DispatchPlan plan, std::visit([&](const auto& o) { return plan_of(o, context, &kernel); }, op));
+    VKFORMER_TRY(DispatchPlan plan, graph::visit_op([&](const auto& o) { return plan_of(o, context, &kernel); }, op));
     VKFORMER_CHECK(check_buffers(graph::op_name(op), plan, context.device));
     return plan;
 }
