@@ -39,12 +39,13 @@ struct Doubling {
 
 struct Harness {
     Doubling model;
+    serve::Patience patience;
     Calls calls{4, [this](std::span<const int> inputs) { return model.run(inputs); },
                 [](const int& input) {
                     return input < 0 ? Result<void>(Error{ErrorCode::InvalidArgument, "negative"}) : Result<void>();
                 },
-                [](std::size_t) {}};
-    Harness() { model.self = &calls; }
+                [](std::size_t) {}, patience};
+    explicit Harness(const serve::Patience& how_long = {}) : patience(how_long) { model.self = &calls; }
 
     std::pair<Calls::TicketPtr, std::future<Answer>> submit(std::vector<int> inputs, std::string group = {}) {
         auto promise = std::make_shared<std::promise<Answer>>();
@@ -135,6 +136,37 @@ TEST_CASE("serve: what waits when a model ends is told so", "[serve][threads]") 
     }
     CHECK(waiting.wait_for(std::chrono::seconds(0)) == std::future_status::ready);
     CHECK(running.wait_for(std::chrono::seconds(0)) == std::future_status::ready);
+}
+
+TEST_CASE("serve: who has an answer and asks again at once shares the next call with those that waited",
+          "[serve][threads]") {
+    using namespace std::chrono_literals;
+    Harness harness({.of_call = 1e9, .most = 60s});
+    auto first = harness.submit({1});
+    harness.model.begun.acquire();
+    auto second = harness.submit({2});
+    harness.model.let_go.release();
+    CHECK(*first.second.get() == std::vector<int>{2});
+    std::this_thread::sleep_for(20ms);  // the second could run alone
+    auto again = harness.submit({3});
+    harness.model.let_go.release(1000);
+    CHECK(*again.second.get() == std::vector<int>{6});
+    CHECK(*second.second.get() == std::vector<int>{4});
+    CHECK(harness.model.calls == std::vector<std::vector<int>>{{1}, {2, 3}});
+}
+
+TEST_CASE("serve: nobody waits for long for who does not ask again", "[serve][threads]") {
+    using namespace std::chrono_literals;
+    Harness harness({.of_call = 1e9, .most = 1ms});
+    auto first = harness.submit({1});
+    harness.model.begun.acquire();
+    auto second = harness.submit({2});
+    harness.model.let_go.release(1000);
+    CHECK(*first.second.get() == std::vector<int>{2});
+    CHECK(*second.second.get() == std::vector<int>{4});
+    // Two were known, and one alone asks: it waits at most once.
+    CHECK(*harness.submit({3}).second.get() == std::vector<int>{6});
+    CHECK(harness.model.calls == std::vector<std::vector<int>>{{1}, {2}, {3}});
 }
 
 }  // namespace vkformer::tests

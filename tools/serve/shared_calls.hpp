@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
@@ -21,9 +22,17 @@
 
 namespace vkformer::serve {
 
+/// How long a call lets those that the one before has answered ask again, while others wait. Without it clients that all ask again at
+/// once fall into two halves that run one after the other for ever: who came first alone, and everybody else.
+struct Patience {
+    double of_call = 1.0 / 32;  ///< of the time that the call before took
+    std::chrono::duration<double> most{0.05};
+};
+
 /// A thread that runs a model. In each call every waiting request has its share, in the order in which they came: one with many inputs keeps
 /// none waiting that has few.
-template <class Input, class Output>
+/// `Group`: what requests must have alike to share a call.
+template <class Input, class Output, class Group = std::string>
 class SharedCalls {
 public:
     using Run = std::function<Result<std::vector<Output>>(std::span<const Input>)>;
@@ -39,7 +48,7 @@ public:
     private:
         friend class SharedCalls;
         std::atomic<bool> is_cancelled_{false};
-        std::string group_;
+        Group group_;
         std::vector<Input> inputs_;
         std::vector<Output> outputs_;
         OnEnd on_end_;
@@ -48,8 +57,13 @@ public:
     using TicketPtr = std::shared_ptr<Ticket>;
 
     /// `run` has at most `batch` inputs, and is asked for those that `check` takes; both on the thread of this.
-    SharedCalls(std::size_t batch, Run run, Check check, std::function<void(std::size_t inputs)> on_call)
-        : batch_(batch), run_(std::move(run)), check_(std::move(check)), on_call_(std::move(on_call)) {
+    SharedCalls(std::size_t batch, Run run, Check check, std::function<void(std::size_t inputs)> on_call,
+                const Patience& patience = {})
+        : batch_(batch),
+          run_(std::move(run)),
+          check_(std::move(check)),
+          on_call_(std::move(on_call)),
+          patience_(patience) {
         thread_ = std::thread([this] { work(); });
     }
     /// What waits ends with Cancelled.
@@ -65,7 +79,7 @@ public:
     SharedCalls& operator=(const SharedCalls&) = delete;
 
     /// `group`: requests of one alone share a call.
-    TicketPtr submit(std::vector<Input> inputs, OnEnd on_end, std::string group = {}) {
+    TicketPtr submit(std::vector<Input> inputs, OnEnd on_end, Group group = {}) {
         auto ticket = std::make_shared<Ticket>();
         ticket->inputs_ = std::move(inputs);
         ticket->on_end_ = std::move(on_end);
@@ -91,9 +105,10 @@ public:
                }));
     }
     /// Of the call that runs; for `run`.
-    const std::string& group() const noexcept { return group_; }
+    const Group& group() const noexcept { return group_; }
 
 private:
+    using Clock = std::chrono::steady_clock;
     struct Share {
         TicketPtr ticket;
         std::size_t inputs = 0;
@@ -105,11 +120,16 @@ private:
             {
                 std::unique_lock lock(mutex_);
                 changed_.wait(lock, [this] { return is_ending_ || !queue_.empty(); });
+                changed_.wait_until(lock, patient_until_, [this] { return is_ending_ || queue_.size() >= known_; });
                 if (is_ending_) break;
                 waiting.assign(queue_.begin(), queue_.end());
             }
             for (const TicketPtr& ticket : waiting) admit(ticket);
+            const Clock::time_point begin = Clock::now();
             call(shares());
+            const std::chrono::duration<double> took = Clock::now() - begin;
+            patient_until_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                                std::min(took * patience_.of_call, patience_.most));
         }
         for (const TicketPtr& ticket : std::vector<TicketPtr>(queue_.begin(), queue_.end()))
             end(ticket, Error{ErrorCode::Cancelled, "the server is being stopped"});
@@ -143,7 +163,7 @@ private:
         }
         current_.clear();
         for (const Share& share : shares) current_.push_back(share.ticket);
-        group_ = shares.empty() ? std::string() : shares.front().ticket->group_;
+        group_ = shares.empty() ? Group() : shares.front().ticket->group_;
         return shares;
     }
 
@@ -156,6 +176,10 @@ private:
         if (inputs.empty()) return;
         on_call_(inputs.size());
         auto made = run_(inputs);
+        {
+            const std::lock_guard lock(mutex_);
+            known_ = std::min(queue_.size(), batch_);
+        }
         if (!made && made.error().code == ErrorCode::NotANumber && shares.size() > 1) {
             for (const Share& share : shares) call({share});  // whose it is, and nobody else's
             return;
@@ -191,12 +215,15 @@ private:
     const Run run_;
     const Check check_;
     const std::function<void(std::size_t)> on_call_;
+    const Patience patience_;
     mutable std::mutex mutex_;
     std::condition_variable changed_;
     std::deque<TicketPtr> queue_;
     std::vector<TicketPtr> current_;
-    std::string group_;
+    Group group_;
     bool is_ending_ = false;
+    std::size_t known_ = 0;  ///< requests when the last call was over: those that it had, and those that waited
+    Clock::time_point patient_until_{};  ///< for as many to be there again
     std::thread thread_;
 };
 

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "serve/router.hpp"
+#include "serve/shared_calls.hpp"
 
 namespace vkformer::serve {
 
 /// Puts a request before the model's thread: `answer` gets the call and what came of it, on that thread; a client that goes takes its
 /// request out of the queue.
-template <class Calls, class Input, class Answer>
-void submit(Calls& calls, const Call& call, std::vector<Input> inputs, Answer answer, std::string group = {}) {
+template <class Input, class Output, class Group, class Answer>
+void submit(SharedCalls<Input, Output, Group>& calls, const Call& call, std::vector<Input> inputs, Answer answer,
+            Group group = {}) {
     const auto ticket = calls.submit(
         std::move(inputs),
         [call, answer = std::move(answer)](auto result) {
