@@ -19,15 +19,20 @@ MODULES = {
     "model.layers.1.self_attn.v_proj": (16, 32),
     "model.layers.1.mlp.down_proj": (32, 40),
 }
+ENCODER_MODULES = {
+    "encoder.layer.0.attention.self.query": (20, 20),
+    "encoder.layer.1.attention.self.value": (20, 20),
+    "encoder.layer.1.output.dense": (20, 30),
+}
 PROMPT = "Hello, the small frog said what it is and " * 4  # more than a page of tokens
 
 
-def write_adapter(folder: Path, seed: int, rank: int = 3) -> Path:
+def write_adapter(folder: Path, seed: int, rank: int = 3, modules: dict[str, tuple[int, int]] = MODULES) -> Path:
     """As PEFT writes it."""
     drawn = random.Random(seed)
     header: dict[str, Any] = {}
     data = b""
-    for module, (out, width) in MODULES.items():
+    for module, (out, width) in modules.items():
         for half, shape in (("A", (rank, width)), ("B", (out, rank))):
             numbers = [drawn.gauss(0, 0.4) for _ in range(shape[0] * shape[1])]
             raw = struct.pack(f"<{len(numbers)}f", *numbers)
@@ -156,13 +161,14 @@ def test_a_name_that_is_not_there(adapted: Server) -> None:
         (["other=law={law}"], 'no --model is called "other"'),
         (["texts=law={law}", "texts=law={verse}"], 'called "law"'),
         (["texts=vectors={law}"], 'called "vectors"'),
-        (["vectors=law={law}"], "only language models take adapters"),
+        (["vectors=law={law}"], "model.layers"),
+        (["dates=law={law}"], "only language models and encoders of texts take adapters"),
         (["texts=law=/nowhere"], "/nowhere is no adapter"),
     ],
 )
 def test_options(adapters: dict[str, Path], options: list[str], words: str) -> None:
     lora = [word for option in options for word in ("--lora", option.format(**adapters))]
-    models = [word for name in ("texts", "vectors") for word in ("--model", f"{name}={MODELS[name]}")]
+    models = [word for name in ("texts", "vectors", "dates") for word in ("--model", f"{name}={MODELS[name]}")]
     command = [program(), "serve", "-q", "-d", "cpu", "--plain", "--port", "0", *models, *lora]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2 and words in ended.stderr, ended.stderr
@@ -172,3 +178,70 @@ def test_check_names_them(adapters: dict[str, Path]) -> None:
     command = [program(), "serve", "--check", "-d", "cpu", "--model", f"texts={MODELS['texts']}", "--lora", f"texts=law={adapters['law']}"]
     told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert [line for line in told.splitlines() if line.startswith("texts: language")][0].endswith("; law")
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("tasks")
+    return {name: write_adapter(folder / name, seed, modules=ENCODER_MODULES) for seed, name in enumerate(("query", "passage"))}
+
+
+@pytest.fixture(scope="module")
+def encoders(tasks: dict[str, Path]) -> Iterator[Server]:
+    named = [word for name, path in tasks.items() for word in ("--lora", f"vectors={name}={path}")]
+    server = Server(*named, "--lora", f"scores=strict={tasks['query']}", models=("vectors", "scores"))
+    yield server
+    assert server.stop() == 0
+
+
+def of_program(command: str, model: str, lora: dict[Path, float], *words: str) -> list[Any]:
+    """What the command line says, line for line."""
+    named = [word for path, scale in lora.items() for word in ("--lora", f"{path}={scale}")]
+    whole = [program(), command, "-q", "-d", "cpu", "--plain", "--json", "-m", str(MODELS[model]), *named, *words]
+    return [json.loads(line) for line in subprocess.run(whole, check=True, capture_output=True, text=True).stdout.splitlines()]
+
+
+def test_encoders_have_theirs(encoders: Server, tasks: dict[str, Path]) -> None:
+    query, passage = tasks["query"], tasks["passage"]
+    wanted: list[tuple[dict[str, Any], dict[Path, float], str]] = [
+        ({"model": "vectors"}, {}, "vectors"),
+        ({"model": "query"}, {query: 1}, "query"),
+        ({"model": "passage"}, {passage: 1}, "passage"),
+        ({"model": "vectors", "task": "passage"}, {passage: 1}, "vectors"),
+        ({"model": "query", "task": "passage"}, {passage: 1}, "vectors"),
+        ({"model": "vectors", "lora": [{"id": 0, "scale": 0.5}, {"name": "passage"}]}, {query: 0.5, passage: 1}, "vectors"),
+        ({"model": "query", "lora": []}, {}, "vectors"),
+    ]
+    expected = [of_program("embed", "vectors", lora, "a cat sat")[0]["embedding"] for _, lora, _ in wanted]
+    assert len({tuple(one) for one in expected}) == 4
+    with concurrent.futures.ThreadPoolExecutor(len(wanted)) as pool:
+        for _ in range(3):  # together: each has its own
+            answers = list(pool.map(lambda one: encoders.post("/v1/embeddings", {"input": "a cat sat", **one[0]}), wanted))
+            for answer, vector, (_, _, name) in zip(answers, expected, wanted):
+                assert answer["data"][0]["embedding"] == pytest.approx(vector, abs=1e-5)
+                assert answer["model"] == name
+    listed = {model["id"]: model for model in encoders.get("/v1/models")["data"]}
+    assert listed["query"]["parent"] == "vectors" and listed["query"]["kind"] == "embeddings"
+
+
+def test_rerankers_have_theirs(encoders: Server, tasks: dict[str, Path]) -> None:
+    documents = ["a cat sat", "the dog"]
+    for model, lora in (("scores", {}), ("strict", {tasks["query"]: 1.0})):
+        made = encoders.post("/v1/rerank", {"model": model, "query": "cat", "documents": documents})
+        scores = {result["index"]: result["relevance_score"] for result in made["results"]}
+        told = of_program("rerank", "scores", lora, "cat", *documents)
+        assert scores == pytest.approx({one["index"]: one["score"] for one in told}, abs=1e-5)
+        assert made["model"] == model
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"task": "separation"}, "no adapter of that name"),
+        ({"task": 1}, "task"),
+        ({"task": "query", "lora": []}, "says already which adapter counts"),
+        ({"lora": [{"id": 2}]}, "lora[0].id"),
+    ],
+)
+def test_what_is_wrong_of_encoders_is_said(encoders: Server, fields: dict[str, Any], words: str) -> None:
+    assert words in encoders.refused("/v1/embeddings", {"model": "vectors", "input": "a", **fields})

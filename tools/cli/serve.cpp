@@ -148,10 +148,10 @@ void add_serve(CLI::App& app, Action& action) {
         ->allow_extra_args(false)
         ->type_name("NAME=PATH");
     command
-        .add_option(
-            "--lora", options->adapters,
-            "A low-rank adapter of the language model of that name, and the name that clients call the two by, as "
-            "MODEL=NAME=PATH; repeatable")
+        .add_option("--lora", options->adapters,
+                    "A low-rank adapter of the language model or encoder of that name, and the name that clients call "
+                    "the two by, as "
+                    "MODEL=NAME=PATH; repeatable")
         ->allow_extra_args(false)
         ->type_name("MODEL=NAME=PATH");
     command

@@ -89,9 +89,9 @@ void read_stream(Fields& fields, Wanted& wanted) {
 }
 
 void read_asked(Fields& fields, const ModelSet& models, const Call& call, Wanted& wanted) {
-    AskedModel asked = read_model(fields, models, call);
+    AskedModel<TextModel> asked = read_model<TextModel>(fields, models, call);
     wanted.options = read_sampling(fields, 2);
-    read_adapters(fields, asked, wanted.options);
+    wanted.options.adapters = read_adapters(fields, asked);
     wanted.model = asked.model;
     wanted.name = std::move(asked.name);
 }

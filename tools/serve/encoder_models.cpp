@@ -8,7 +8,8 @@ namespace {
 
 constexpr std::size_t kTextsPerCall = 32;
 
-void set(EncoderOptions& encoder, const ModelOptions& options) {
+std::vector<std::string> set(EncoderOptions& encoder, const std::vector<Adapter>& adapters,
+                             const ModelOptions& options) {
     encoder.device = options.device;
     encoder.precision = options.precision;
     encoder.plain_shaders = options.plain_shaders;
@@ -16,6 +17,10 @@ void set(EncoderOptions& encoder, const ModelOptions& options) {
     encoder.on_progress = options.on_progress;
     encoder.offload = options.offload;
     encoder.batch = kTextsPerCall;
+    encoder.adapters = adapters;
+    std::vector<std::string> names;
+    for (const Adapter& adapter : adapters) names.push_back(adapter.name);
+    return names;
 }
 
 std::function<void(std::size_t)> count_of(Metrics& metrics, const std::string& name) {
@@ -27,27 +32,32 @@ std::function<void(std::size_t)> count_of(Metrics& metrics, const std::string& n
 }  // namespace
 
 Result<std::unique_ptr<EmbeddingModel>> EmbeddingModel::load(std::string name, const std::filesystem::path& path,
+                                                             const std::vector<Adapter>& adapters,
                                                              const ModelOptions& options, Metrics& metrics) {
     auto loaded = std::make_unique<EmbeddingModel>();
     loaded->name_ = std::move(name);
     EmbedderOptions embedder;
-    set(embedder, options);
+    loaded->adapters_ = set(embedder, adapters, options);
     embedder.should_stop = [self = loaded.get()] { return self->calls_ && self->calls_->should_stop(); };
     VKFORMER_TRY(auto model, Embedder::load(path, embedder));
     loaded->model_.emplace(std::move(model));
     Embedder& of = *loaded->model_;
     loaded->calls_ = std::make_unique<Calls>(
-        kTextsPerCall, [&of](std::span<const std::string> texts) { return of.embed(texts); },
+        kTextsPerCall,
+        [&of, self = loaded.get()](std::span<const std::string> texts) {
+            return of.embed(texts, {}, self->calls_->group());
+        },
         [&of](const std::string& text) { return of.check(text); }, count_of(metrics, loaded->name_));
     return loaded;
 }
 
 Result<std::unique_ptr<RerankModel>> RerankModel::load(std::string name, const std::filesystem::path& path,
+                                                       const std::vector<Adapter>& adapters,
                                                        const ModelOptions& options, Metrics& metrics) {
     auto loaded = std::make_unique<RerankModel>();
     loaded->name_ = std::move(name);
     EncoderOptions encoder;
-    set(encoder, options);
+    loaded->adapters_ = set(encoder, adapters, options);
     encoder.should_stop = [self = loaded.get()] { return self->calls_ && self->calls_->should_stop(); };
     VKFORMER_TRY(auto model, CrossEncoder::load(path, encoder));
     if (model.labels() != 1)
@@ -56,7 +66,10 @@ Result<std::unique_ptr<RerankModel>> RerankModel::load(std::string name, const s
     loaded->model_.emplace(std::move(model));
     CrossEncoder& of = *loaded->model_;
     loaded->calls_ = std::make_unique<Calls>(
-        kTextsPerCall, [&of](std::span<const TextPair> pairs) { return of.score(pairs); },
+        kTextsPerCall,
+        [&of, self = loaded.get()](std::span<const TextPair> pairs) {
+            return of.score(pairs, {}, self->calls_->group());
+        },
         [&of](const TextPair& pair) { return of.check(pair); }, count_of(metrics, loaded->name_));
     return loaded;
 }

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "serve/metrics.hpp"
 #include "serve/model_options.hpp"
@@ -13,13 +15,19 @@
 
 namespace vkformer::serve {
 
+/// Names and scales, as of Embedder::embed.
+using AdapterScales = std::map<std::string, float>;
+
 class EmbeddingModel {
 public:
-    using Calls = SharedCalls<std::string, Embedding>;
+    using Calls = SharedCalls<std::string, Embedding, AdapterScales>;
     static Result<std::unique_ptr<EmbeddingModel>> load(std::string name, const std::filesystem::path& path,
+                                                        const std::vector<Adapter>& adapters,
                                                         const ModelOptions& options, Metrics& metrics);
 
     const std::string& name() const noexcept { return name_; }
+    /// The names of its adapters, in the order in which they were given.
+    const std::vector<std::string>& adapters() const noexcept { return adapters_; }
     const std::string& device() const noexcept { return model_->device(); }
     const std::vector<std::string>& notes() const noexcept { return model_->notes(); }
     DeviceMemory memory() const { return model_->memory(); }
@@ -32,18 +40,22 @@ public:
 
 private:
     std::string name_;
+    std::vector<std::string> adapters_;
     std::optional<Embedder> model_;
     std::unique_ptr<Calls> calls_;  // ends before the model
 };
 
 class RerankModel {
 public:
-    using Calls = SharedCalls<TextPair, PairScore>;
+    using Calls = SharedCalls<TextPair, PairScore, AdapterScales>;
     /// Errors: UnsupportedConfig besides (a model that gives several scores for a pair, which have no order).
     static Result<std::unique_ptr<RerankModel>> load(std::string name, const std::filesystem::path& path,
-                                                     const ModelOptions& options, Metrics& metrics);
+                                                     const std::vector<Adapter>& adapters, const ModelOptions& options,
+                                                     Metrics& metrics);
 
     const std::string& name() const noexcept { return name_; }
+    /// The names of its adapters, in the order in which they were given.
+    const std::vector<std::string>& adapters() const noexcept { return adapters_; }
     const std::string& device() const noexcept { return model_->device(); }
     const std::vector<std::string>& notes() const noexcept { return model_->notes(); }
     DeviceMemory memory() const { return model_->memory(); }
@@ -55,6 +67,7 @@ public:
 
 private:
     std::string name_;
+    std::vector<std::string> adapters_;
     std::optional<CrossEncoder> model_;
     std::unique_ptr<Calls> calls_;
 };

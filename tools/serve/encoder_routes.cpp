@@ -7,6 +7,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "serve/adapter_fields.hpp"
 #include "serve/base64.hpp"
 #include "serve/fields.hpp"
 #include "serve/submit.hpp"
@@ -23,10 +24,24 @@ json as_base64(const std::vector<float>& values) {
     return base64(std::string_view(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)));
 }
 
+/// As read_adapters, or the one that "task" names, which is what Jina's API calls the adapters of its models.
+AdapterScales read_task(Fields& fields, AskedModel<EmbeddingModel>& asked) {
+    const std::vector<std::string>& adapters = asked.model->adapters();
+    const auto task = adapters.empty() ? std::nullopt : fields.text("task");
+    if (task && std::ranges::find(adapters, *task) == adapters.end())
+        fields.refuse("task", "the model has no adapter of that name");
+    if (task && fields.take("lora")) fields.refuse("lora", "\"task\" says already which adapter counts");
+    if (!task) return read_adapters(fields, asked);
+    asked.name = asked.model->name();
+    return {{*task, 1.0f}};
+}
+
 void embeddings(const ModelSet& models, const Call& call) {
     const json body = parse_body(call.request());
     Fields fields(body);
-    EmbeddingModel& model = models.get<EmbeddingModel>(call, fields.text("model"));
+    AskedModel<EmbeddingModel> asked = read_model<EmbeddingModel>(fields, models, call);
+    EmbeddingModel& model = *asked.model;
+    AdapterScales adapters = read_task(fields, asked);
     const json& input = fields.needed("input");
     if (input.is_array() && !input.empty() && !input.front().is_string())
         fields.refuse("input", "it has token ids or other values: this server takes texts");
@@ -41,7 +56,7 @@ void embeddings(const ModelSet& models, const Call& call) {
     fields.finish();
     submit(
         model.calls(), call, std::move(texts),
-        [name = model.name(), format](const Call& of, const std::vector<Embedding>& made) {
+        [name = asked.name, format](const Call& of, const std::vector<Embedding>& made) {
             json data = json::array();
             std::size_t tokens = 0;
             for (std::size_t i = 0; i < made.size(); ++i) {
@@ -54,7 +69,8 @@ void embeddings(const ModelSet& models, const Call& call) {
                       {"data", std::move(data)},
                       {"model", name},
                       {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}});
-        });
+        },
+        std::move(adapters));
 }
 
 /// A text, or an object with a text.
@@ -92,7 +108,8 @@ std::vector<std::size_t> by_score(const std::vector<PairScore>& scores, std::siz
 void rerank(const ModelSet& models, const Call& call) {
     const json body = parse_body(call.request());
     Fields fields(body);
-    RerankModel& model = models.get<RerankModel>(call, fields.text("model"));
+    AskedModel<RerankModel> asked = read_model<RerankModel>(fields, models, call);
+    AdapterScales adapters = read_adapters(fields, asked);
     const std::string query = fields.needed_text("query");
     const std::vector<std::string> documents = documents_of(fields);
     const auto most = fields.integer("top_n", 1, 1 << 30).value_or(1 << 30);
@@ -101,8 +118,8 @@ void rerank(const ModelSet& models, const Call& call) {
     fields.finish();
     std::vector<TextPair> pairs;
     for (const std::string& document : documents) pairs.push_back({query, document});
-    const auto answer = [name = model.name(), most, has_documents, documents](const Call& of,
-                                                                              const std::vector<PairScore>& scores) {
+    const auto answer = [name = asked.name, most, has_documents, documents](const Call& of,
+                                                                            const std::vector<PairScore>& scores) {
         json results = json::array();
         for (const std::size_t i : by_score(scores, static_cast<std::size_t>(most))) {
             json result = {{"index", i}, {"relevance_score", scores[i].scores[0]}};
@@ -117,7 +134,7 @@ void rerank(const ModelSet& models, const Call& call) {
                   {"results", std::move(results)},
                   {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}});
     };
-    submit(model.calls(), call, std::move(pairs), answer);
+    submit(asked.model->calls(), call, std::move(pairs), answer, std::move(adapters));
 }
 
 }  // namespace

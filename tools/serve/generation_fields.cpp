@@ -5,7 +5,6 @@
 #include <charconv>
 
 #include "core/random_bits.hpp"
-#include "models/layer_weights.hpp"
 
 namespace vkformer::serve {
 namespace {
@@ -66,37 +65,6 @@ GenerateOptions read_sampling(Fields& fields, double hottest) {
     options.ignore_end = fields.boolean("ignore_eos").value_or(false);
     if (is_given) options.sampling = std::move(sampling);
     return options;
-}
-
-AskedModel read_model(Fields& fields, const ModelSet& models, const Call& call) {
-    const auto name = fields.text("model");
-    TextModel& model = models.get<TextModel>(call, name);
-    return {&model, name.value_or(model.name())};
-}
-
-void read_adapters(Fields& fields, AskedModel& asked, GenerateOptions& options) {
-    const std::vector<std::string>& adapters = asked.model->adapters();
-    const json* const given = fields.take("lora");
-    if (!given) {
-        if (asked.name != asked.model->name()) options.adapters[asked.name] = 1;
-        return;
-    }
-    asked.name = asked.model->name();  // the adapter that it may have been called by is not what counts
-    if (!given->is_array() || given->size() > adapters.size())
-        fields.refuse("lora", "it is no list of at most " + std::to_string(adapters.size()) +
-                                  " objects, for so many adapters the model has");
-    for (std::size_t i = 0; i < given->size(); ++i) {
-        Fields one((*given)[i], "lora[" + std::to_string(i) + "]");
-        const auto id = one.integer("id", 0, static_cast<std::int64_t>(adapters.size()) - 1);
-        auto name = one.text("name");
-        if (id.has_value() == name.has_value()) one.refuse("id", "an adapter is told by its \"id\" or its \"name\"");
-        if (id) name = adapters[static_cast<std::size_t>(*id)];
-        if (std::ranges::find(adapters, *name) == adapters.end()) one.refuse("name", "the model has no such adapter");
-        if (options.adapters.contains(*name)) one.refuse("name", "the adapter is in the list twice");
-        constexpr float kMost = models::AdapterSet::kMostAdapterScale;
-        options.adapters[*name] = static_cast<float>(one.number("scale", -kMost, kMost).value_or(1));
-        one.finish();
-    }
 }
 
 std::string read_content(Fields& fields, std::string_view name, std::initializer_list<std::string_view> types) {

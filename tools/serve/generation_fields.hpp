@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "serve/adapter_fields.hpp"
 #include "serve/fields.hpp"
 #include "serve/model_set.hpp"
 #include "vkformer/generator.hpp"
@@ -18,18 +19,6 @@ namespace vkformer::serve {
 /// temperature is 1 unless it is given. Without a seed, one is drawn. Throws
 /// Refusal (400).
 GenerateOptions read_sampling(Fields& fields, double hottest);
-
-/// The language model that a request asks: by its own name, by that of one of its adapters, which counts then, or the only one.
-struct AskedModel {
-    TextModel* model = nullptr;
-    std::string name;  ///< as the answer calls it
-};
-/// The field "model". Throws what ModelSet::get throws.
-AskedModel read_model(Fields& fields, const ModelSet& models, const Call& call);
-
-/// Which adapters count: the one that the model was called by, or those of "lora", a list of objects with "id", llama-server's, or "name", and
-/// "scale"; then the answer calls the model by its own name. Throws Refusal (400).
-void read_adapters(Fields& fields, AskedModel& asked, GenerateOptions& options);
 
 /// A text, or a list of parts of which each has a type of `types` and a text,
 /// one behind the other. Throws Refusal (400).

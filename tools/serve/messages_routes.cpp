@@ -30,8 +30,8 @@ struct WantedMessage {
 
 /// The model, and the tokens of the conversation; what both routes have.
 void read_conversation(const ModelSet& models, const Call& call, Fields& fields, WantedMessage& wanted) {
-    AskedModel asked = read_model(fields, models, call);
-    read_adapters(fields, asked, wanted.options);
+    AskedModel<TextModel> asked = read_model<TextModel>(fields, models, call);
+    wanted.options.adapters = read_adapters(fields, asked);
     wanted.model = asked.model;
     wanted.name = std::move(asked.name);
     if (!wanted.model->engine().has_chat_template())

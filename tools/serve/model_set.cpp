@@ -65,11 +65,11 @@ Result<LoadedModel> load_model(const ModelSet::Entry& entry, const ModelOptions&
         return LoadedModel(std::move(model));
     }
     case ModelKind::embeddings: {
-        VKFORMER_TRY(auto model, EmbeddingModel::load(name, path, options, metrics));
+        VKFORMER_TRY(auto model, EmbeddingModel::load(name, path, adapters, options, metrics));
         return LoadedModel(std::move(model));
     }
     case ModelKind::rerank: {
-        VKFORMER_TRY(auto model, RerankModel::load(name, path, options, metrics));
+        VKFORMER_TRY(auto model, RerankModel::load(name, path, adapters, options, metrics));
         return LoadedModel(std::move(model));
     }
     case ModelKind::translation: {
@@ -84,7 +84,7 @@ Result<LoadedModel> load_model(const ModelSet::Entry& entry, const ModelOptions&
 
 bool is_called(const ModelSpec& spec, const std::string& name) { return std::ranges::count(spec.names(), name) > 0; }
 
-/// Errors: InvalidArgument (a name that another model or adapter has; adapters of what is no language model).
+/// Errors: InvalidArgument (a name that another model or adapter has; adapters of a model that takes none).
 Result<void> check_names(const ModelSet::Entry& entry, const std::vector<std::unique_ptr<ModelSet::Entry>>& others) {
     const std::vector<std::string> names = entry.spec.names();
     for (const std::string& name : names) {
@@ -93,8 +93,9 @@ Result<void> check_names(const ModelSet::Entry& entry, const std::vector<std::un
         if (is_taken || std::ranges::count(names, name) > 1)
             return Error{ErrorCode::InvalidArgument, "two models or adapters are called \"" + name + "\""};
     }
-    if (entry.kind != ModelKind::language && !entry.spec.adapters.empty())
-        return Error{ErrorCode::InvalidArgument, entry.spec.name + ": only language models take adapters"};
+    if ((entry.kind == ModelKind::translation || entry.kind == ModelKind::speech) && !entry.spec.adapters.empty())
+        return Error{ErrorCode::InvalidArgument,
+                     entry.spec.name + ": only language models and encoders of texts take adapters"};
     return {};
 }
 

@@ -64,7 +64,7 @@ WantedResponse read_response(const ModelSet& models, const ResponseStore& store,
     const json body = parse_body(call.request());
     Fields fields(body);
     WantedResponse wanted;
-    AskedModel of = read_model(fields, models, call);
+    AskedModel<TextModel> of = read_model<TextModel>(fields, models, call);
     wanted.model = of.model;
     if (!wanted.model->engine().has_chat_template())
         fields.refuse("input",
@@ -73,7 +73,7 @@ WantedResponse read_response(const ModelSet& models, const ResponseStore& store,
     read_talk(fields, store, wanted.talk);
     wanted.tools = read_tools(fields, true);
     wanted.options = read_sampling(fields, 2);
-    read_adapters(fields, of, wanted.options);
+    wanted.options.adapters = read_adapters(fields, of);
     wanted.name = of.name;
     wanted.options.max_tokens =
         static_cast<std::uint32_t>(fields.integer("max_output_tokens", 1, kMostOutputTokens).value_or(0));
