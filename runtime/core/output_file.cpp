@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -26,13 +27,16 @@ Error write_error(const fs::path& path, int error_number) {
     return {ErrorCode::FileNotFound, "cannot write " + path.string() + ": " + std::strerror(error_number)};
 }
 
-// ---- unfinished files, for a signal's handler: fixed memory, no locks -----------------------------------------------
+// ---- unfinished files, for a signal's handler: memory that stays, no locks ------------------------------------------
+
+constexpr std::size_t kNameRoom = 4096;
 
 struct Unfinished {
     enum State { free, taken, named };
     std::atomic<int> state = free;
     int process = 0;  // a forked child has the list too, and not the files
-    std::array<fs::path::value_type, 4096> name{};
+    // Room for a name, made when the place is first taken and never given back: a handler may be reading it.
+    fs::path::value_type* name = nullptr;
 };
 
 std::array<Unfinished, 16> g_unfinished;
@@ -43,9 +47,13 @@ int remember(const fs::path::string_type& name) {
     for (std::size_t i = 0; i < g_unfinished.size(); ++i) {
         Unfinished& slot = g_unfinished[i];
         int expected = Unfinished::free;
-        if (name.size() >= slot.name.size() || !slot.state.compare_exchange_strong(expected, Unfinished::taken))
-            continue;
-        std::copy_n(name.c_str(), name.size() + 1, slot.name.data());
+        if (name.size() >= kNameRoom || !slot.state.compare_exchange_strong(expected, Unfinished::taken)) continue;
+        if (!slot.name) slot.name = new (std::nothrow) fs::path::value_type[kNameRoom];
+        if (!slot.name) {
+            slot.state = Unfinished::free;
+            return -1;
+        }
+        std::copy_n(name.c_str(), name.size() + 1, slot.name);
         slot.process = platform::process_id();
         slot.state = Unfinished::named;
         return static_cast<int>(i);
@@ -88,8 +96,7 @@ Result<int> opened(const fs::path& path, int file) {
 void remove_unfinished_files() noexcept {
     ++g_removals;
     for (const Unfinished& slot : g_unfinished)
-        if (slot.state == Unfinished::named && slot.process == platform::process_id())
-            platform::remove_file(slot.name.data());
+        if (slot.state == Unfinished::named && slot.process == platform::process_id()) platform::remove_file(slot.name);
 }
 
 Result<OutputFile> OutputFile::create(const fs::path& path) {
