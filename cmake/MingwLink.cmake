@@ -1,0 +1,41 @@
+# cmake -D SCRIPT=sections.ld -P MingwLink.cmake -- COMMAND…: links by COMMAND and the script, twice.
+#
+# GNU ld keeps what unwinds a function (.pdata and .xdata) when it leaves the function out, unused or one of many copies:
+# half of it all. So it first writes a map; what that names as left out loses what unwinds it in the second run.
+math(EXPR last "${CMAKE_ARGC} - 1")
+set(command)
+foreach(i RANGE ${last})
+    if(is_command)
+        list(APPEND command "${CMAKE_ARGV${i}}")
+    elseif(CMAKE_ARGV${i} STREQUAL "--")
+        set(is_command TRUE)
+    endif()
+endforeach()
+
+function(link)
+    execute_process(COMMAND ${command} ${ARGN} RESULT_VARIABLE status)
+    if(NOT status EQUAL 0)
+        message(FATAL_ERROR "the linker failed")
+    endif()
+endfunction()
+
+list(FIND command -o output)
+math(EXPR output "${output} + 1")
+list(GET command ${output} output)
+link(-Wl,-T,${SCRIPT} -Wl,-Map,${output}.map)
+file(READ ${output}.map map)
+file(REMOVE ${output}.map)
+# A section that is left out has the address 0.
+string(REGEX MATCHALL " [.]text[^ \n]*[ \n]+0x0+ +0x[0-9a-f]+ [^\n]+" left_out "${map}")
+if(NOT left_out)
+    message(FATAL_ERROR "the map of ${output} names nothing that is left out")
+endif()
+# An object of a library is libx.a(x.o) in the map and libx.a:x.o in a script.
+list(TRANSFORM left_out REPLACE "[(]([^)]*)[)]$" ":\\1")
+list(TRANSFORM left_out REPLACE "^ [.]text([^ \n]*).* 0x[0-9a-f]+ (.*)$" "\"\\2\" (\".pdata\\1\" \".xdata\\1\")")
+list(JOIN left_out "\n" left_out)
+file(READ ${SCRIPT} script)
+string(REPLACE "\nSECTIONS\n{\n" "\nSECTIONS\n{\n/DISCARD/ : {\n${left_out}\n}\n" script "${script}")
+file(WRITE ${output}.ld "${script}")
+link(-Wl,-T,${output}.ld)
+file(REMOVE ${output}.ld)
