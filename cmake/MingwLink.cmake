@@ -1,7 +1,7 @@
 # cmake -D SCRIPT=sections.ld -P MingwLink.cmake -- COMMAND…: links by COMMAND and the script, twice.
 #
 # GNU ld keeps what unwinds a function (.pdata and .xdata) when it leaves the function out, unused or one of many copies:
-# half of it all. So it first writes a map; what that names as left out loses what unwinds it in the second run.
+# a quarter of it all. So it first writes a map; what that names as left out loses what unwinds it in the second run.
 math(EXPR last "${CMAKE_ARGC} - 1")
 set(command)
 foreach(i RANGE ${last})
