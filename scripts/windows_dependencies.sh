@@ -12,7 +12,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 
 # cmake/toolchains/x86_64-w64-mingw32.cmake looks for it under this name; who changes how something is built counts
 # it up in both.
-stamp=debian12-2
+stamp=debian12-3
 suite=bookworm
 triple=x86_64-w64-mingw32
 prefix="$cache_dir/windows-$stamp"
@@ -159,10 +159,96 @@ build_libjpeg_turbo() {
     pkg_config libjpeg "$1" -ljpeg
 }
 
+# Without C++'s streams, which bring libstdc++'s locales (0.3 MB of every program): messages are put together by a class
+# of their own, and it opens no file, since vkformer hands it what is in one.
+leave_out_streams() {
+    local folder=$1
+    cat >"$folder/src/text_stream.h" <<'END'
+#pragma once
+#include <stdio.h>
+#include <string>
+#include <type_traits>
+#include "third_party/absl/strings/string_view.h"
+namespace sentencepiece {
+// Takes text and numbers by <<, for a string, or for the standard error.
+class TextStream {
+ public:
+  explicit TextStream(FILE *file = nullptr) : file_(file) {}
+  TextStream &operator<<(absl::string_view text) {
+    if (file_) fwrite(text.data(), 1, text.size(), file_);
+    else text_.append(text.data(), text.size());
+    return *this;
+  }
+  TextStream &operator<<(const std::string &text) { return *this << absl::string_view(text); }
+  TextStream &operator<<(const char *text) { return *this << absl::string_view(text); }
+  TextStream &operator<<(char letter) { return *this << absl::string_view(&letter, 1); }
+  template <typename T>
+  typename std::enable_if<std::is_integral<T>::value || std::is_enum<T>::value, TextStream &>::type
+  operator<<(T value) {
+    return *this << std::to_string(static_cast<long long>(value));
+  }
+  TextStream &operator<<(double value) {
+    char text[32];
+    snprintf(text, sizeof text, "%g", value);
+    return *this << text;
+  }
+  const std::string &str() const { return text_; }
+
+ private:
+  FILE *file_;
+  std::string text_;
+};
+}  // namespace sentencepiece
+END
+    cat >"$folder/src/filesystem.cc" <<'END'
+#include "filesystem.h"
+#include "util.h"
+namespace sentencepiece {
+namespace filesystem {
+struct NoFile : ReadableFile, WritableFile {
+  util::Status status() const override { return util::UnimplementedError("this build opens no files"); }
+  bool ReadLine(std::string *) override { return false; }
+  bool ReadAll(std::string *) override { return false; }
+  bool Write(absl::string_view) override { return false; }
+  bool WriteLine(absl::string_view) override { return false; }
+};
+std::unique_ptr<ReadableFile> NewReadableFile(absl::string_view, bool) {
+  return std::unique_ptr<ReadableFile>(new NoFile);
+}
+std::unique_ptr<WritableFile> NewWritableFile(absl::string_view, bool) {
+  return std::unique_ptr<WritableFile>(new NoFile);
+}
+}  // namespace filesystem
+}  // namespace sentencepiece
+END
+    # Flags are those of a command line, and so is the conversion of their values; that of hexadecimal numbers is its
+    # trainer's.
+    cat >"$folder/third_party/absl/flags/flag.cc" <<'END'
+#include "third_party/absl/flags/flag.h"
+namespace absl {
+void CleanupFlags() {}
+}  // namespace absl
+END
+    sed -i '/^inline bool lexical_cast(absl::string_view arg, Target/,/^}/c bool lexical_cast(absl::string_view, Target *);
+        /^template <typename T>$/{N; /IntToHex\|HexToInt/{:a; N; /\n}$/!ba; d}}' "$folder/src/util.h"
+    sed -i 's/<sstream>/<stdlib.h>/; s/  std::stringstream ss;/  char *end;/
+        s/  return (ss << .*/  *result = strtol(s.data(), \&end, 10);\n  return end != s.data();/' \
+        "$folder/third_party/absl/strings/numbers.h"
+    sed -i '/<sstream>/d; /^inline std::string StrCat(int v/,/^}/c inline std::string StrCat(int v) { return std::to_string(v); }' \
+        "$folder/third_party/absl/strings/str_cat.h"
+    sed -i 's/std::cerr << std::endl/fputs("\\n", stderr)/; s/<< std::endl/<< "\\n"/
+        s/std::cerr/::sentencepiece::TextStream(stderr)/; s/std::o\(string\)\?stream/::sentencepiece::TextStream/g
+        s/<\(iostream\|fstream\|sstream\)>/"text_stream.h"/' "$folder"/src/{common,util,filesystem}.h \
+        "$folder"/src/{error,util}.cc
+    sed -i 's/<iostream>/<istream>/' \
+        "$folder"/third_party/protobuf-lite/{zero_copy_stream_impl.cc,google/protobuf/stubs/common.h}
+}
+
 # With the protobuf-lite and the parts of Abseil that its source has. Debian leaves the static library out, by a patch.
 build_sentencepiece() {
     local folder="$work/source/sentencepiece"
     patch -d "$folder" -R -p1 <"$folder/debian/patches/disable-static-library.patch"
+    leave_out_streams "$folder"
     local optimise=$for_size
     cmake_build sentencepiece sentencepiece-static -DSPM_ENABLE_SHARED=OFF -DSPM_ENABLE_TCMALLOC=OFF
     install_library "$work/build/sentencepiece/src/libsentencepiece.a" sentencepiece

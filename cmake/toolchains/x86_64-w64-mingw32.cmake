@@ -9,7 +9,7 @@ set(CMAKE_CXX_COMPILER x86_64-w64-mingw32-g++-posix)
 set(CMAKE_RC_COMPILER x86_64-w64-mingw32-windres)
 
 # scripts/windows_dependencies.sh has the same name for what it builds.
-set(vkformer_windows_stamp debian12-2)
+set(vkformer_windows_stamp debian12-3)
 include(${CMAKE_CURRENT_LIST_DIR}/cache_folder.cmake)
 set(VKFORMER_WINDOWS_PREFIX ${vkformer_cache_dir}/windows-${vkformer_windows_stamp} CACHE PATH
     "What scripts/windows_dependencies.sh has built")
