@@ -152,7 +152,15 @@ build_libpng1_6() {
     pkg_config libpng "$1" -lpng "" zlib
 }
 
+# Of the decoder what vkformer uses: the accurate transform at full size, chroma by interpolation, all colours.
 build_libjpeg_turbo() {
+    sed -i -E 's/^#define ((DCT_(IFAST|FLOAT)|IDCT_SCALING|UPSAMPLE_MERGING|QUANT_[12]PASS)_SUPPORTED)/#undef \1/' \
+        "$work/source/libjpeg-turbo/jmorecfg.h"
+    # Most of the time is that of Huffman codes and of SIMD. The table of a switch would keep its function, and so the
+    # encoder's SIMD; JPEGMEM would bring scanf.
+    local optimise="$for_size -fno-jump-tables -DNO_GETENV"
+    echo 'set_source_files_properties(jdhuff.c jdphuff.c PROPERTIES COMPILE_OPTIONS -O2)' \
+        >>"$work/source/libjpeg-turbo/CMakeLists.txt"
     cmake_build libjpeg-turbo jpeg-static -DENABLE_SHARED=OFF -DWITH_TURBOJPEG=OFF -DREQUIRE_SIMD=ON
     install_library "$work/build/libjpeg-turbo/libjpeg.a" jpeg
     install_headers "$work"/source/libjpeg-turbo/{jpeglib,jmorecfg,jerror}.h "$work/build/libjpeg-turbo/jconfig.h"
