@@ -146,7 +146,13 @@ build_pcre2() {
     pkg_config libpcre2-8 "$1" -lpcre2-8 -DPCRE2_STATIC
 }
 
+# What decodes vkformer's own shaders: LZMA2 with CRC32.
 build_xz_utils() {
+    sed -i -E '/^ +HAVE_(CHECK_(CRC64|SHA256)|DECODER_(ARM|ARMTHUMB|ARM64|DELTA|IA64|POWERPC|SPARC|X86))$/d' \
+        "$work/source/xz-utils/CMakeLists.txt"
+    local optimise=$for_size   # but for what takes the time
+    echo 'set_source_files_properties(src/liblzma/lzma/lzma_decoder.c PROPERTIES COMPILE_OPTIONS -O2)' \
+        >>"$work/source/xz-utils/CMakeLists.txt"
     cmake_build xz-utils liblzma
     install_library "$work/build/xz-utils/liblzma.a" lzma
     install_headers "$work/source/xz-utils/src/liblzma/api/lzma.h"
