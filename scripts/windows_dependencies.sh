@@ -54,7 +54,7 @@ cmake_build() {
 }
 # Sections, so that the linker leaves out what is not called. A builder of what takes no time sets optimise for size.
 optimise="-O2 -DNDEBUG -ffunction-sections -fdata-sections"
-for_size=${optimise/-O2/-Os}
+for_size=${optimise/-O2/-Oz}
 
 # install_library FILE NAME
 install_library() { install -D -m 644 "$1" "$prefix/lib/lib$2.a"; }
@@ -161,6 +161,7 @@ build_xz_utils() {
 }
 
 build_libpng1_6() {
+    local optimise=$for_size   # most of the time is zlib's and that of filters in SSE2
     cmake_build libpng1.6 png_static -DPNG_SHARED=OFF -DPNG_TESTS=OFF -DPNG_EXECUTABLES=OFF
     install_library "$(find "$work/build/libpng1.6" -name 'libpng*.a' | head -n 1)" png
     install_headers "$work"/source/libpng1.6/{png,pngconf}.h "$work/build/libpng1.6/pnglibconf.h"
