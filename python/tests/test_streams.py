@@ -95,6 +95,41 @@ def test_a_slow_reader_slows_the_generation(endless: vkformer.Generator) -> None
         stream.close()
 
 
+def test_a_model_may_close_while_a_stream_begins(endless: vkformer.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = endless
+    errors: list[BaseException] = []
+
+    def close() -> None:
+        try:
+            generator.close()
+        except BaseException as error:
+            errors.append(error)
+
+    closing = threading.Thread(target=close)
+    start = threading.Thread.start
+
+    def start_late(thread: threading.Thread) -> None:
+        if thread.name == "vkformer stream":
+            start(closing)
+            closing.join(0.2)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_late)
+    assert "".join(generator.stream("Hello", max_tokens=LONG, ignore_end=True)) is not None
+    closing.join(10)
+    assert not closing.is_alive() and not errors and threads() == 0
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match="closed"):
+        list(generator.stream("Hello"))
+
+
+def test_a_stream_does_not_begin_while_its_model_closes(endless: vkformer.Generator) -> None:
+    generator = endless
+    stream = generator.stream("Hello", max_tokens=LONG, ignore_end=True)
+    generator._is_closing = True
+    assert list(stream) == [] and threads() == 0
+
+
 def test_a_model_that_closes_ends_its_streams(endless: vkformer.Generator) -> None:
     generator = endless
     stream = generator.stream("Hello", max_tokens=LONG, ignore_end=True)

@@ -24,6 +24,15 @@ T = TypeVar("T")
 Progress = Callable[[int, int], object]
 
 
+def all_of(things: "weakref.WeakSet[T]") -> list[T]:
+    """Those of now; other threads may add some meanwhile."""
+    while True:
+        try:
+            return list(things)
+        except RuntimeError:
+            continue
+
+
 class CommonArguments(TypedDict, total=False):
     """Further keyword arguments of every model.
 
@@ -111,6 +120,7 @@ class Model(Generic[Core]):
         self._lock = CallLock()
         self._process = os.getpid()
         self._pumps: "weakref.WeakSet[Pump]" = weakref.WeakSet()
+        self._is_closing = False  # a stream that has not begun by now does not begin
         self._stop: _core.Stop | None = None  # of the call that runs
 
     @property
@@ -136,7 +146,8 @@ class Model(Generic[Core]):
     def close(self) -> None:
         """Stops what streams, waits for what runs, and gives memory and device back. Every later call is a ValueError."""
         self._check_process()
-        for pump in list(self._pumps):
+        self._is_closing = True
+        for pump in all_of(self._pumps):
             pump.close()
         with self._lock.held(here()):
             self._core.close()

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from . import _core
 from ._errors import CancelledError
-from ._model import Model, here
+from ._model import Model, all_of, here
 from ._results import Generation
 
 OnText = Callable[[int, str, int], bool]
@@ -43,14 +43,19 @@ class Pump:
         self.result: Generation | None = None
 
     def start(self) -> None:
-        if self._thread is not None or self._done:
-            return
-        self._model._check_process()
-        self._caller = here()
-        self._thread = threading.Thread(target=self._generate, name="vkformer stream", daemon=True)
-        self._model._pumps.add(self)
-        _live.add(self)
-        self._thread.start()
+        with self._changed:  # who closes it meanwhile finds a thread that runs, or that there will be none
+            if self._thread is not None or self._done or self._closed:
+                return
+            self._model._check_process()
+            self._caller = here()
+            self._model._pumps.add(self)
+            if self._model._is_closing and not self._model.closed:
+                self._closed = True
+                return
+            _live.add(self)
+            thread = threading.Thread(target=self._generate, name="vkformer stream", daemon=True)
+            thread.start()
+            self._thread = thread
 
     def _generate(self) -> None:
         try:
@@ -121,7 +126,7 @@ class Pump:
 @atexit.register
 def _close_all() -> None:
     """A thread that comes back to an interpreter which has ended would end the process by a signal."""
-    for pump in list(_live):
+    for pump in all_of(_live):
         pump.close()
 
 
