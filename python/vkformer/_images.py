@@ -182,8 +182,8 @@ class ImageEmbedder(Model[_core.ImageEmbedder]):
     def probabilities(self, scores: FloatArray) -> FloatArray:
         """What ``score`` says, of its shape: with CLIP the softmax over the texts, with SigLIP the sigmoid of each."""
         given = np.atleast_1d(np.asarray(scores, dtype=np.float32))
-        rows = given.reshape(-1, given.shape[-1]) if given.size else []
-        found = [self._core.probabilities(row.tolist()) for row in rows]
+        rows: list[list[float]] = given.reshape(-1, given.shape[-1]).tolist() if given.size else []
+        found = [self._core.probabilities(row) for row in rows]
         return np.array(found, dtype=np.float32).reshape(given.shape)
 
     def check_text(self, text: str) -> None:

@@ -146,5 +146,5 @@ class Transcriber(Model[_core.Transcriber]):
 def _result(found: tuple[Any, ...]) -> Transcription:
     text, language, segments = found
     return Transcription(
-        text, language, [Segment(*fields, [Word(*word) for word in words]) for *fields, words in segments]
+        text, language, [Segment(*[*fields, [Word(*word) for word in words]]) for *fields, words in segments]
     )

@@ -218,7 +218,7 @@ def _pairs(texts: str | Iterable[str], translations: str | Iterable[str]) -> tup
 
 
 def _alternatives(found: list[Any]) -> list[Alternative]:
-    return [Alternative(*fields, _result(*translation)) for *fields, translation in found]
+    return [Alternative(*[*fields, _result(*translation)]) for *fields, translation in found]
 
 
 def _results(found: list[Any], is_one: bool) -> Translation | list[Translation]:

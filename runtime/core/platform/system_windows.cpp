@@ -10,9 +10,9 @@
 
 #include "core/platform/windows.hpp"
 
-#ifdef __GLIBCXX__
-// What libstdc++ does with an exception that nobody catches, in place of its own, which is linked statically here and
-// brings 44 KB to print the type's name as it is written in C++.
+#if defined(__GLIBCXX__) && defined(VKFORMER_BUILDING_SHARED)
+// What the DLL's own libstdc++ does with an exception that nobody catches: its usual way brings 44 KB to print the type's
+// name as it is written in C++. Who links the static library keeps what they have.
 namespace __gnu_cxx {
 void __verbose_terminate_handler() {  // NOLINT(bugprone-reserved-identifier)
     static bool is_second = false;    // what() has thrown
