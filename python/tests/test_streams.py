@@ -115,7 +115,7 @@ def test_a_model_may_close_while_a_stream_begins(endless: vkformer.Generator, mo
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", start_late)
-    assert "".join(generator.stream("Hello", max_tokens=LONG, ignore_end=True)) is not None
+    "".join(generator.stream("Hello", max_tokens=LONG, ignore_end=True))
     closing.join(10)
     assert not closing.is_alive() and not errors and threads() == 0
     monkeypatch.undo()
@@ -127,7 +127,23 @@ def test_a_stream_does_not_begin_while_its_model_closes(endless: vkformer.Genera
     generator = endless
     stream = generator.stream("Hello", max_tokens=LONG, ignore_end=True)
     generator._is_closing = True
-    assert list(stream) == [] and threads() == 0
+    with pytest.raises(ValueError, match="closed"):
+        next(stream)
+    assert threads() == 0
+
+
+def test_a_close_that_fails_leaves_the_model_open(endless: vkformer.Generator) -> None:
+    generator = endless
+    errors: list[str] = []
+
+    def close(*_: int) -> None:
+        with pytest.raises(RuntimeError) as refused:
+            generator.close()
+        errors.append(str(refused.value))
+
+    generator.score(["Hello world"], on_progress=close)
+    assert errors and all("own callbacks" in error for error in errors)
+    assert "".join(generator.stream("Hello", max_tokens=3))
 
 
 def test_a_model_that_closes_ends_its_streams(endless: vkformer.Generator) -> None:

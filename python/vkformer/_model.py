@@ -147,10 +147,13 @@ class Model(Generic[Core]):
         """Stops what streams, waits for what runs, and gives memory and device back. Every later call is a ValueError."""
         self._check_process()
         self._is_closing = True
-        for pump in all_of(self._pumps):
-            pump.close()
-        with self._lock.held(here()):
-            self._core.close()
+        try:
+            for pump in all_of(self._pumps):
+                pump.close()
+            with self._lock.held(here()):
+                self._core.close()
+        finally:
+            self._is_closing = False
 
     def __enter__(self) -> Self:
         return self

@@ -43,19 +43,22 @@ class Pump:
         self.result: Generation | None = None
 
     def start(self) -> None:
+        if not self._done:
+            self._model._check_process()
         with self._changed:  # who closes it meanwhile finds a thread that runs, or that there will be none
             if self._thread is not None or self._done or self._closed:
                 return
-            self._model._check_process()
             self._caller = here()
             self._model._pumps.add(self)
-            if self._model._is_closing and not self._model.closed:
-                self._closed = True
-                return
+            if self._model._is_closing:
+                raise ValueError("the model is closed")
             _live.add(self)
-            thread = threading.Thread(target=self._generate, name="vkformer stream", daemon=True)
-            thread.start()
-            self._thread = thread
+            self._thread = threading.Thread(target=self._generate, name="vkformer stream", daemon=True)
+            try:
+                self._thread.start()
+            except RuntimeError:  # the system has no thread to give
+                self._thread = None
+                raise
 
     def _generate(self) -> None:
         try:
