@@ -19,5 +19,8 @@ endif()
 
 function(vkformer_leave_out_unused target)
     target_link_options(${target} PRIVATE ${vkformer_sections_options})
-    set_target_properties(${target} PROPERTIES CXX_LINKER_LAUNCHER "${vkformer_sections_launcher}")
+    if(vkformer_sections_launcher)
+        set_target_properties(${target} PROPERTIES
+            CXX_LINKER_LAUNCHER "${vkformer_sections_launcher};${CMAKE_CXX_LINKER_LAUNCHER}")
+    endif()
 endfunction()

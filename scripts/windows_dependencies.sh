@@ -56,6 +56,14 @@ cmake_build() {
 optimise="-O2 -DNDEBUG -ffunction-sections -fdata-sections"
 for_size=${optimise/-O2/-Oz}
 
+# lacks FILE PATTERN: whether an edit has done what it is for; the file may be another one than the edit knew.
+lacks() {
+    if grep -Eq "$2" "$1"; then
+        echo "$1 still has $2" >&2
+        return 1
+    fi
+}
+
 # install_library FILE NAME
 install_library() { install -D -m 644 "$1" "$prefix/lib/lib$2.a"; }
 install_headers() { install -D -m 644 -t "$prefix/include" "$@"; }
@@ -132,6 +140,9 @@ build_utf8proc() {
     sed -i '/casefold_seqindex;/d; /UTF8PROC_CASEFOLD  =/d; /utf8proc_NFKC_Casefold(/d' "$folder/utf8proc.h"
     sed -i '/UTF8PROC_CASEFOLD) {/,/^  }/d; /utf8proc_NFKC_Casefold/,/^}/d' "$folder/utf8proc.c"
     perl -pi -e 's/^(  \{(?:[^,]*, ){5})[^,]*, /$1/' "$folder/utf8proc_data.c"
+    lacks "$folder/utf8proc.h" 'casefold_seqindex|UTF8PROC_CASEFOLD +='
+    lacks "$folder/utf8proc_data.c" '^  \{([^,]*,){17}'   # values and a comma behind each: one less than there were
+    echo '_Static_assert(sizeof(utf8proc_property_t) == 16, "records of 16 bytes");' >>"$folder/utf8proc.c"
     cmake_build utf8proc utf8proc
     install_library "$work/build/utf8proc/libutf8proc.a" utf8proc
     install_headers "$work/source/utf8proc/utf8proc.h"
@@ -150,6 +161,7 @@ build_pcre2() {
 build_xz_utils() {
     sed -i -E '/^ +HAVE_(CHECK_(CRC64|SHA256)|DECODER_(ARM|ARMTHUMB|ARM64|DELTA|IA64|POWERPC|SPARC|X86))$/d' \
         "$work/source/xz-utils/CMakeLists.txt"
+    lacks "$work/source/xz-utils/CMakeLists.txt" '^ +HAVE_(CHECK_(CRC64|SHA256)|DECODER_(ARM|DELTA|IA64|POWERPC|SPARC|X86))'
     local optimise=$for_size   # but for what takes the time
     echo 'set_source_files_properties(src/liblzma/lzma/lzma_decoder.c PROPERTIES COMPILE_OPTIONS -O2)' \
         >>"$work/source/xz-utils/CMakeLists.txt"
@@ -172,6 +184,7 @@ build_libpng1_6() {
 build_libjpeg_turbo() {
     sed -i -E 's/^#define ((DCT_(IFAST|FLOAT)|IDCT_SCALING|UPSAMPLE_MERGING|QUANT_[12]PASS)_SUPPORTED)/#undef \1/' \
         "$work/source/libjpeg-turbo/jmorecfg.h"
+    lacks "$work/source/libjpeg-turbo/jmorecfg.h" '^ *# *define +(DCT_(IFAST|FLOAT)|IDCT_SCALING|UPSAMPLE_MERGING|QUANT)'
     # Most of the time is that of Huffman codes and of SIMD. The table of a switch would keep its function, and so the
     # encoder's SIMD; JPEGMEM would bring scanf.
     local optimise="$for_size -fno-jump-tables -DNO_GETENV"

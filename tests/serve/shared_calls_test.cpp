@@ -141,7 +141,7 @@ TEST_CASE("serve: what waits when a model ends is told so", "[serve][threads]") 
 TEST_CASE("serve: who has an answer and asks again at once shares the next call with those that waited",
           "[serve][threads]") {
     using namespace std::chrono_literals;
-    Harness harness({.of_call = 1e9, .most = 60s});
+    Harness harness({.of_call = 1e9, .most = 10h});
     auto first = harness.submit({1});
     harness.model.begun.acquire();
     auto second = harness.submit({2});
@@ -163,9 +163,20 @@ TEST_CASE("serve: nobody waits for long for who does not ask again", "[serve][th
     auto second = harness.submit({2});
     harness.model.let_go.release(1000);
     CHECK(*first.second.get() == std::vector<int>{2});
+    CHECK(*second.second.get() == std::vector<int>{4});  // two were known, and one alone has asked
+    CHECK(harness.model.calls == std::vector<std::vector<int>>{{1}, {2}});
+}
+
+TEST_CASE("serve: nobody waits for who could not share the call", "[serve][threads]") {
+    using namespace std::chrono_literals;
+    Harness harness({.of_call = 1e9, .most = 10h});
+    auto first = harness.submit({1}, "a");
+    harness.model.begun.acquire();
+    auto second = harness.submit({2}, "b");
+    harness.model.let_go.release(1000);
+    CHECK(*first.second.get() == std::vector<int>{2});
     CHECK(*second.second.get() == std::vector<int>{4});
-    // Two were known, and one alone asks: it waits at most once.
-    CHECK(*harness.submit({3}).second.get() == std::vector<int>{6});
+    CHECK(*harness.submit({3}, "a").second.get() == std::vector<int>{6});
     CHECK(harness.model.calls == std::vector<std::vector<int>>{{1}, {2}, {3}});
 }
 

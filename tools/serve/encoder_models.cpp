@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::size_t kTextsPerCall = 32;
 
+/// Returns the names of the adapters.
 std::vector<std::string> set(EncoderOptions& encoder, const std::vector<Adapter>& adapters,
                              const ModelOptions& options) {
     encoder.device = options.device;

@@ -120,7 +120,8 @@ private:
             {
                 std::unique_lock lock(mutex_);
                 changed_.wait(lock, [this] { return is_ending_ || !queue_.empty(); });
-                changed_.wait_until(lock, patient_until_, [this] { return is_ending_ || queue_.size() >= known_; });
+                changed_.wait_until(lock, patient_until_,
+                                    [this] { return is_ending_ || has_other_turn() || requests_of_group() >= known_; });
                 if (is_ending_) break;
                 waiting.assign(queue_.begin(), queue_.end());
             }
@@ -134,6 +135,14 @@ private:
         for (const TicketPtr& ticket : std::vector<TicketPtr>(queue_.begin(), queue_.end()))
             end(ticket, Error{ErrorCode::Cancelled, "the server is being stopped"});
     }
+
+    /// Of the group of the last call.
+    std::size_t requests_of_group() const {
+        return static_cast<std::size_t>(
+            std::ranges::count_if(queue_, [this](const TicketPtr& ticket) { return ticket->group_ == group_; }));
+    }
+    /// Whether the next call is that of another group.
+    bool has_other_turn() const { return !queue_.empty() && queue_.front()->group_ != group_; }
 
     void admit(const TicketPtr& ticket) {
         if (ticket->is_cancelled_) return end(ticket, Error{ErrorCode::Cancelled, "nobody waits for it"});
@@ -178,7 +187,7 @@ private:
         auto made = run_(inputs);
         {
             const std::lock_guard lock(mutex_);
-            known_ = std::min(queue_.size(), batch_);
+            known_ = std::min(requests_of_group(), batch_);
         }
         if (!made && made.error().code == ErrorCode::NotANumber && shares.size() > 1) {
             for (const Share& share : shares) call({share});  // whose it is, and nobody else's
@@ -222,7 +231,8 @@ private:
     std::vector<TicketPtr> current_;
     Group group_;
     bool is_ending_ = false;
-    std::size_t known_ = 0;  ///< requests when the last call was over: those that it had, and those that waited
+    std::size_t known_ =
+        0;  ///< requests of its group when the last call was over: those that it had, and those that waited
     Clock::time_point patient_until_{};  ///< for as many to be there again
     std::thread thread_;
 };
