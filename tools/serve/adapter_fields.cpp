@@ -7,13 +7,13 @@
 
 namespace vkformer::serve {
 
-std::optional<std::map<std::string, float>> read_scales(Fields& fields, const std::vector<std::string>& adapters) {
+std::optional<AdapterScales> read_scales(Fields& fields, const std::vector<std::string>& adapters) {
     const auto* const given = fields.take("lora");
     if (!given) return std::nullopt;
     if (!given->is_array() || given->size() > adapters.size())
         fields.refuse("lora", "it is no list of at most " + std::to_string(adapters.size()) +
                                   " objects, for so many adapters the model has");
-    std::map<std::string, float> scales;
+    AdapterScales scales;
     for (std::size_t i = 0; i < given->size(); ++i) {
         Fields one((*given)[i], "lora[" + std::to_string(i) + "]");
         const auto id = one.integer("id", 0, static_cast<std::int64_t>(adapters.size()) - 1);

@@ -2,7 +2,6 @@
 /// The model that a request asks, and which of its adapters count.
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,15 +26,15 @@ AskedModel<Model> read_model(Fields& fields, const ModelSet& models, const Call&
 }
 
 /// The field "lora": a list of objects with "id", llama-server's, or "name", and "scale"; null without it. Throws Refusal (400).
-std::optional<std::map<std::string, float>> read_scales(Fields& fields, const std::vector<std::string>& adapters);
+std::optional<AdapterScales> read_scales(Fields& fields, const std::vector<std::string>& adapters);
 
 /// Which adapters count, and how much: the one that the model was called by, or those of "lora"; then the answer calls the model by its
 /// own name. Throws Refusal (400).
 template <class Model>
-std::map<std::string, float> read_adapters(Fields& fields, AskedModel<Model>& asked) {
+AdapterScales read_adapters(Fields& fields, AskedModel<Model>& asked) {
     auto scales = read_scales(fields, asked.model->adapters());
     const bool is_own = asked.name == asked.model->name();
-    if (!scales) return is_own ? std::map<std::string, float>() : std::map<std::string, float>{{asked.name, 1}};
+    if (!scales) return is_own ? AdapterScales() : AdapterScales{{asked.name, 1}};
     asked.name = asked.model->name();  // the adapter that it may have been called by is not what counts
     return *std::move(scales);
 }

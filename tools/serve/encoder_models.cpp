@@ -8,9 +8,7 @@ namespace {
 
 constexpr std::size_t kTextsPerCall = 32;
 
-/// Returns the names of the adapters.
-std::vector<std::string> set(EncoderOptions& encoder, const std::vector<Adapter>& adapters,
-                             const ModelOptions& options) {
+void set(EncoderOptions& encoder, const std::vector<Adapter>& adapters, const ModelOptions& options) {
     encoder.device = options.device;
     encoder.precision = options.precision;
     encoder.plain_shaders = options.plain_shaders;
@@ -19,9 +17,6 @@ std::vector<std::string> set(EncoderOptions& encoder, const std::vector<Adapter>
     encoder.offload = options.offload;
     encoder.batch = kTextsPerCall;
     encoder.adapters = adapters;
-    std::vector<std::string> names;
-    for (const Adapter& adapter : adapters) names.push_back(adapter.name);
-    return names;
 }
 
 std::function<void(std::size_t)> count_of(Metrics& metrics, const std::string& name) {
@@ -38,7 +33,8 @@ Result<std::unique_ptr<EmbeddingModel>> EmbeddingModel::load(std::string name, c
     auto loaded = std::make_unique<EmbeddingModel>();
     loaded->name_ = std::move(name);
     EmbedderOptions embedder;
-    loaded->adapters_ = set(embedder, adapters, options);
+    loaded->adapters_ = names_of(adapters);
+    set(embedder, adapters, options);
     embedder.should_stop = [self = loaded.get()] { return self->calls_ && self->calls_->should_stop(); };
     VKFORMER_TRY(auto model, Embedder::load(path, embedder));
     loaded->model_.emplace(std::move(model));
@@ -58,7 +54,8 @@ Result<std::unique_ptr<RerankModel>> RerankModel::load(std::string name, const s
     auto loaded = std::make_unique<RerankModel>();
     loaded->name_ = std::move(name);
     EncoderOptions encoder;
-    loaded->adapters_ = set(encoder, adapters, options);
+    loaded->adapters_ = names_of(adapters);
+    set(encoder, adapters, options);
     encoder.should_stop = [self = loaded.get()] { return self->calls_ && self->calls_->should_stop(); };
     VKFORMER_TRY(auto model, CrossEncoder::load(path, encoder));
     if (model.labels() != 1)

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,9 +13,6 @@
 #include "vkformer/embedder.hpp"
 
 namespace vkformer::serve {
-
-/// Names and scales, as of Embedder::embed.
-using AdapterScales = std::map<std::string, float>;
 
 class EmbeddingModel {
 public:

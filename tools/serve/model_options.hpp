@@ -11,12 +11,22 @@
 #include <utility>
 #include <vector>
 
+#include "vkformer/adapter.hpp"
 #include "vkformer/generator.hpp"
 #include "vkformer/precision.hpp"
 #include "vkformer/result.hpp"
 #include "vkformer/voice_activity.hpp"
 
 namespace vkformer::serve {
+
+/// Of a model's adapters by name: which count, and how much, as of GenerateOptions and Embedder::embed.
+using AdapterScales = std::map<std::string, float>;
+
+inline std::vector<std::string> names_of(const std::vector<Adapter>& adapters) {
+    std::vector<std::string> names;
+    for (const Adapter& adapter : adapters) names.push_back(adapter.name);
+    return names;
+}
 
 struct ModelOptions {
     std::string device = "auto";

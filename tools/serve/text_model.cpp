@@ -27,7 +27,7 @@ Result<std::unique_ptr<TextModel>> TextModel::load(std::string name, const std::
                          .prompt_lookup = options.prompt_lookup};
     auto loaded = std::make_unique<TextModel>();
     loaded->name_ = std::move(name);
-    for (const Adapter& adapter : adapters) loaded->adapters_.push_back(adapter.name);
+    loaded->adapters_ = names_of(adapters);
     loaded->metrics_ = &metrics;
     VKFORMER_TRY(auto engine, GenerationEngine::load(path, wanted));
     if (!engine.has_tokenizer())
