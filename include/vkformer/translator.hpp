@@ -36,7 +36,7 @@ struct TranslatorOptions {
     std::uint32_t hypotheses =
         1;  ///< translations of each text, the best first: 1 to as many as there are beams; 0: as many
     /// Languages of a model that translates between many, as its vocabulary spells them: "deu_Latn" (NLLB), "de" (M2M100), "de_DE"
-    /// (mBART). Empty: what the model folder says; `to` must be given where it says nothing.
+    /// (mBART), of texts that do not say theirs. Empty: what the model folder says; `to` must be given where it says nothing.
     std::string from, to;
     /// Which variant of its shader each op takes. By default each is checked and timed when a device is first used (a few
     /// seconds), and the verdicts are kept in the user's cache folder ($XDG_CACHE_HOME, else ~/.cache).
@@ -54,13 +54,15 @@ struct TranslatorOptions {
 /// A text with the beginning of its translation.
 struct PrefixedText {
     std::string text;
-    std::string prefix;  ///< UTF-8, in the target's language; empty: the model begins
+    std::string prefix{};      ///< UTF-8, in the target's language; empty: the model begins
+    std::string from{}, to{};  ///< of a model of many languages, as TranslatorOptions has them; empty: what those say
 };
 
 /// A text with a translation that is given.
 struct TranslatedText {
     std::string text;
     std::string translation;  ///< UTF-8, in the target's language
+    std::string from{}, to{};  ///< as of PrefixedText
 };
 
 struct Translation {
@@ -100,25 +102,20 @@ public:
     /// another device.
     static Result<Translator> load(const std::filesystem::path& folder, const TranslatorOptions& options = {});
 
-    /// Another one of the same model for another thread, with the languages of now: it shares the weights, in the device's memory too, and has programs and
-    /// caches of its own; either may end first. It has the same options: on_progress and should_stop are called by both, on the thread
-    /// whose call it is. Not while this one is at work. Errors: DeviceLost, Vulkan, out of memory.
+    /// Another one of the same model for another thread: it shares the weights, in the device's memory too, and has programs and caches of
+    /// its own; either may end first. It has the same options: on_progress and should_stop are called by both, on the thread whose call it
+    /// is. Not while this one is at work. Errors: DeviceLost, Vulkan, out of memory.
     Result<Translator> twin() const;
 
     Translator(Translator&&) noexcept;
     Translator& operator=(Translator&&) noexcept;
     ~Translator();
 
-    /// Languages of a model of many from the next call on, in place of the options' `from` and `to`; with another target that call makes its
-    /// programs anew. Errors: InvalidArgument (a language that the model does not know, a model of one pair; nothing has changed then), and
-    /// those of the folder.
-    Result<void> choose(const std::string& from, const std::string& to);
-
     using Progress = std::function<void(std::size_t done, std::size_t total)>;
 
-    /// One translation per text, in order; texts of like length are decoded together, which changes no token but by rounding. Blank texts
-    /// stay blank. Errors: InvalidArgument (a text with more tokens than the model takes; says which one), DeviceLost, Vulkan,
-    /// out of memory.
+    /// One translation per text, in order; texts of like length are decoded together, whatever their languages, which changes no token but
+    /// by rounding. Blank texts stay blank. Errors: InvalidArgument (a text with more tokens than the model takes, or in a language that it
+    /// does not know; says which one), DeviceLost, Vulkan, out of memory.
     Result<std::vector<Translation>> translate(std::span<const std::string> texts, const Progress& progress = {});
     /// Translations that go on from their prefixes, which are part of text and tokens as the tokenizer writes them: generate() with the
     /// prefix as `decoder_input_ids`, under max_length and min_length, which count it; scores do not. A prefix ends with a token, so better
@@ -145,7 +142,8 @@ public:
 
     /// Translates a text and, in a second pass, keeps what every head looked at. Errors: as of translate; InvalidArgument for
     /// a blank text.
-    Result<AttentionMaps> attention(const std::string& text);
+    Result<AttentionMaps> attention(const PrefixedText& text);
+    Result<AttentionMaps> attention(const std::string& text);  ///< the same
 
     /// The device in use: "llvmpipe (LLVM 15.0.6, 256 bits) (cpu, llvmpipe Mesa 22.3.6)".
     const std::string& device() const noexcept;

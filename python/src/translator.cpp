@@ -12,6 +12,12 @@ nb::tuple result_of(Translation translation) {
     return nb::make_tuple(text(translation.text), std::move(translation.tokens), translation.score, further);
 }
 
+/// (text, prefix, from, to), str each.
+PrefixedText source_of(const nb::tuple& given) {
+    const auto field = [&](std::size_t i) { return text_of(nb::cast<nb::str>(given[i])); };
+    return {.text = field(0), .prefix = field(1), .from = field(2), .to = field(3)};
+}
+
 }  // namespace
 
 void bind_translator(nb::module_& module) {
@@ -37,37 +43,36 @@ void bind_translator(nb::module_& module) {
             nb::arg("hypotheses"), nb::arg("from_language"), nb::arg("to_language"))
         .def(
             "translate",
-            [](HeldTranslator& self, const nb::list& given, const nb::list& prefixes, const nb::object& on_progress,
-               const Stop& stop) {
+            [](HeldTranslator& self, const nb::list& given, const nb::object& on_progress, const Stop& stop) {
                 std::vector<PrefixedText> sources;
-                for (std::string& text : texts_of(given)) sources.push_back({.text = std::move(text), .prefix = {}});
-                const auto begun = texts_of(prefixes);
-                for (std::size_t i = 0; i < begun.size(); ++i) sources.at(i).prefix = begun[i];
+                for (const nb::handle one : given) sources.push_back(source_of(nb::cast<nb::tuple>(one)));
                 const auto progress = progress_of(self.watch(), on_progress);
                 auto translations = self.run(&stop, [&](Translator& t) { return t.translate(sources, progress); });
                 nb::list results;
                 for (Translation& one : translations) results.append(result_of(std::move(one)));
                 return results;
             },
-            nb::arg("texts"), nb::arg("prefixes"), nb::arg("on_progress").none(), nb::arg("stop"))
+            nb::arg("sources"), nb::arg("on_progress").none(), nb::arg("stop"))
         .def(
             "score",
-            [](HeldTranslator& self, const nb::list& given, const nb::list& translations, std::uint32_t likeliest,
-               const nb::object& on_progress, const Stop& stop) {
+            [](HeldTranslator& self, const nb::list& given, std::uint32_t likeliest, const nb::object& on_progress,
+               const Stop& stop) {
                 std::vector<TranslatedText> pairs;
-                for (std::string& text : texts_of(given)) pairs.push_back({.text = std::move(text), .translation = {}});
-                const auto targets = texts_of(translations);
-                for (std::size_t i = 0; i < targets.size(); ++i) pairs.at(i).translation = targets[i];
+                for (const nb::handle one : given) {
+                    PrefixedText pair = source_of(nb::cast<nb::tuple>(one));
+                    pairs.push_back({.text = std::move(pair.text),
+                                     .translation = std::move(pair.prefix),
+                                     .from = std::move(pair.from),
+                                     .to = std::move(pair.to)});
+                }
                 const auto progress = progress_of(self.watch(), on_progress);
                 return scores(self.run(&stop, [&](Translator& t) { return t.score(pairs, likeliest, progress); }));
             },
-            nb::arg("texts"), nb::arg("translations"), nb::arg("likeliest"), nb::arg("on_progress").none(),
-            nb::arg("stop"))
+            nb::arg("pairs"), nb::arg("likeliest"), nb::arg("on_progress").none(), nb::arg("stop"))
         .def("alternatives",
-             [](HeldTranslator& self, const nb::str& given, const nb::str& prefix, std::uint32_t count,
-                const Stop& stop) {
-                 const PrefixedText text = {.text = text_of(given), .prefix = text_of(prefix)};
-                 auto found = self.run(&stop, [&](Translator& t) { return t.alternatives(text, count); });
+             [](HeldTranslator& self, const nb::tuple& given, std::uint32_t count, const Stop& stop) {
+                 const PrefixedText source = source_of(given);
+                 auto found = self.run(&stop, [&](Translator& t) { return t.alternatives(source, count); });
                  nb::list results;
                  for (Alternative& one : found)
                      results.append(nb::make_tuple(one.next.token, one.next.log_prob, python::text(one.piece),
@@ -75,14 +80,14 @@ void bind_translator(nb::module_& module) {
                  return results;
              })
         .def("attention",
-             [](HeldTranslator& self, const nb::str& given, const Stop& stop) {
-                 const std::string source = text_of(given);
+             [](HeldTranslator& self, const nb::tuple& given, const Stop& stop) {
+                 const PrefixedText source = source_of(given);
                  auto maps = self.run(&stop, [&](Translator& t) { return t.attention(source); });
                  return nb::make_tuple(result_of(std::move(maps.translation)), texts(maps.source), texts(maps.read),
                                        texts(maps.written), attention(std::move(maps.weights)));
              })
-        .def("check", [](HeldTranslator& self, const nb::str& given) {
-            const auto checked = self.model().check(text_of(given));
+        .def("check", [](HeldTranslator& self, const nb::tuple& given) {
+            const auto checked = self.model().check(source_of(given));
             if (!checked) raise(checked.error());
         });
 }

@@ -110,6 +110,33 @@ def test_languages(device: str) -> None:
         assert found.text == entry["translation"]
 
 
+def test_texts_of_several_languages_are_translated_together(device: str) -> None:
+    pairs = [("eng_Latn", "fra_Latn"), ("deu_Latn", "zho_Hans"), ("", ""), ("fra_Latn", "")]
+    text, default = "the cat sat on the mat", ("eng_Latn", "deu_Latn")
+    languages = {"from_language": [one for one, _ in pairs], "to_language": [one for _, one in pairs]}
+    with vkformer.Translator(
+        GOLDENS / "nllb_texts", device, from_language=default[0], to_language=default[1], plain_shaders=True
+    ) as translator:
+        together = translator.translate([text] * 4, **languages)
+        assert asyncio.run(translator.translate_async([text] * 4, **languages)) == together
+        for (source, target), found in zip(pairs, together, strict=True):
+            one = {"from_language": source or default[0], "to_language": target or default[1]}
+            assert translator.translate(text, **one) == found
+            assert translator.attention(text, **one).translation == found
+            assert translator.alternatives(text, count=1, **one)[0].translation.tokens[:2] == found.tokens[:2]
+            assert translator.score(text, "an apple", **one).tokens[1] == found.tokens[1]
+        assert len({tuple(found.tokens[:2]) for found in together}) == 3
+        with pytest.raises(ValueError, match="there are 1 languages for 2 texts"):
+            translator.translate([text] * 2, to_language=["deu_Latn"])
+        with pytest.raises(vkformer.InvalidArgumentError, match="text 2: the model knows no language"):
+            translator.translate([text] * 2, to_language=["deu_Latn", "de"])
+        with pytest.raises(vkformer.InvalidArgumentError, match='no language "Deutsch"'):
+            translator.check(text, from_language="Deutsch")
+    with vkformer.Translator(DATES, device, plain_shaders=True) as translator:
+        with pytest.raises(vkformer.InvalidArgumentError, match="no model of many languages"):
+            translator.translate(text, to_language="deu_Latn")
+
+
 def test_attention_of_a_translation(device: str) -> None:
     with vkformer.Translator(DATES, device, beams=1, plain_shaders=True) as translator:
         maps = translator.attention("March 4, 2021")

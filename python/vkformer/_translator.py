@@ -23,7 +23,7 @@ class Translator(Model[_core.Translator]):
     hypotheses: translations of each text, at most as many as there are beams: ``Translation.further`` has the next best;
         0: as many.
     from_language, to_language: of a model that translates between many, as its vocabulary spells them: "deu_Latn" (NLLB),
-        "de" (M2M100), "de_DE" (mBART). Empty: what the model folder says.
+        "de" (M2M100), "de_DE" (mBART), where a call does not say others. Empty: what the model folder says.
     Further keyword arguments: vkformer.CommonArguments.
 
     Raises: MissingFileError, CorruptFileError, UnsupportedConfigError, MissingTensorError, ShapeMismatchError (of the
@@ -65,50 +65,97 @@ class Translator(Model[_core.Translator]):
 
     @overload
     def translate(  # type: ignore[overload-overlap]
-        self, texts: str, *, prefixes: str = "", on_progress: Progress | None = None
+        self,
+        texts: str,
+        *,
+        prefixes: str = "",
+        from_language: str = "",
+        to_language: str = "",
+        on_progress: Progress | None = None,
     ) -> Translation: ...
     @overload
     def translate(
-        self, texts: Iterable[str], *, prefixes: str | Iterable[str] = "", on_progress: Progress | None = None
+        self,
+        texts: Iterable[str],
+        *,
+        prefixes: str | Iterable[str] = "",
+        from_language: str | Iterable[str] = "",
+        to_language: str | Iterable[str] = "",
+        on_progress: Progress | None = None,
     ) -> list[Translation]: ...
     def translate(
-        self, texts: str | Iterable[str], *, prefixes: str | Iterable[str] = "", on_progress: Progress | None = None
+        self,
+        texts: str | Iterable[str],
+        *,
+        prefixes: str | Iterable[str] = "",
+        from_language: str | Iterable[str] = "",
+        to_language: str | Iterable[str] = "",
+        on_progress: Progress | None = None,
     ) -> Translation | list[Translation]:
         """One Translation for a text, a list of them for several, in order. Blank texts stay blank.
 
         prefixes: what the translations begin with, one for all or one each: the model goes on from there. Text and tokens
             have them as the tokenizer writes them, lengths count them, scores do not. They end with a token, so better with
             a word. Texts with prefixes of as many tokens are decoded together.
-        Texts of like length are decoded together, which changes no result. ``on_progress(done, total)`` counts texts.
-        Raises: InvalidArgumentError (a text with more tokens than the model takes; says which; a prefix that leaves no
-        room, or that the model cannot write), UnsupportedConfigError (a prefix, where the folder forbids tokens at the beginning), ValueError (not as many
-        prefixes as texts), DeviceLostError, VulkanError, MemoryError.
+        from_language, to_language: of a model that translates between many, in place of the constructor's: one for all
+            texts or one each.
+        Texts of like length are decoded together, whatever their languages, which changes no result.
+        ``on_progress(done, total)`` counts texts.
+        Raises: InvalidArgumentError (a text with more tokens than the model takes, or in a language that it does not
+        know; says which; a prefix that leaves no room, or that the model cannot write), UnsupportedConfigError (a prefix,
+        where the folder forbids tokens at the beginning), ValueError (not as many prefixes or languages as texts),
+        DeviceLostError, VulkanError, MemoryError.
         """
         given = [texts] if isinstance(texts, str) else _inputs.texts(texts, "texts")
-        begun = _prefixes(prefixes, len(given))
-        found = self._run(lambda stop: self._core.translate(given, begun, on_progress, stop))
+        sources = _sources(given, "prefixes", prefixes, from_language, to_language)
+        found = self._run(lambda stop: self._core.translate(sources, on_progress, stop))
         return _results(found, isinstance(texts, str))
 
     @overload
     async def translate_async(  # type: ignore[overload-overlap]
-        self, texts: str, *, prefixes: str = "", on_progress: Progress | None = None
+        self,
+        texts: str,
+        *,
+        prefixes: str = "",
+        from_language: str = "",
+        to_language: str = "",
+        on_progress: Progress | None = None,
     ) -> Translation: ...
     @overload
     async def translate_async(
-        self, texts: Iterable[str], *, prefixes: str | Iterable[str] = "", on_progress: Progress | None = None
+        self,
+        texts: Iterable[str],
+        *,
+        prefixes: str | Iterable[str] = "",
+        from_language: str | Iterable[str] = "",
+        to_language: str | Iterable[str] = "",
+        on_progress: Progress | None = None,
     ) -> list[Translation]: ...
     async def translate_async(
-        self, texts: str | Iterable[str], *, prefixes: str | Iterable[str] = "", on_progress: Progress | None = None
+        self,
+        texts: str | Iterable[str],
+        *,
+        prefixes: str | Iterable[str] = "",
+        from_language: str | Iterable[str] = "",
+        to_language: str | Iterable[str] = "",
+        on_progress: Progress | None = None,
     ) -> Translation | list[Translation]:
         """``translate`` in another thread."""
         given = [texts] if isinstance(texts, str) else _inputs.texts(texts, "texts")
-        begun = _prefixes(prefixes, len(given))
-        found = await self._run_async(lambda stop: self._core.translate(given, begun, on_progress, stop))
+        sources = _sources(given, "prefixes", prefixes, from_language, to_language)
+        found = await self._run_async(lambda stop: self._core.translate(sources, on_progress, stop))
         return _results(found, isinstance(texts, str))
 
     @overload
     def score(  # type: ignore[overload-overlap]
-        self, texts: str, translations: str, *, likeliest: SupportsIndex = 0, on_progress: Progress | None = None
+        self,
+        texts: str,
+        translations: str,
+        *,
+        from_language: str = "",
+        to_language: str = "",
+        likeliest: SupportsIndex = 0,
+        on_progress: Progress | None = None,
     ) -> TextScores: ...
     @overload
     def score(
@@ -116,6 +163,8 @@ class Translator(Model[_core.Translator]):
         texts: str | Iterable[str],
         translations: Iterable[str],
         *,
+        from_language: str | Iterable[str] = "",
+        to_language: str | Iterable[str] = "",
         likeliest: SupportsIndex = 0,
         on_progress: Progress | None = None,
     ) -> list[TextScores]: ...
@@ -124,25 +173,34 @@ class Translator(Model[_core.Translator]):
         texts: str | Iterable[str],
         translations: str | Iterable[str],
         *,
+        from_language: str | Iterable[str] = "",
+        to_language: str | Iterable[str] = "",
         likeliest: SupportsIndex = 0,
         on_progress: Progress | None = None,
     ) -> TextScores | list[TextScores]:
         """How likely the model finds a translation: TextScores, or a list of them for several, in order.
 
-        One text may have several translations. ``tokens`` are what ``translate`` would give, the start token first and
+        One text may have several translations, and each has languages as of ``translate``. ``tokens`` are what ``translate`` would give, the start token first and
         the end token last; ``log_probs`` are of all but the first, with so many of the ``likeliest`` in each place, at
         most 20. Translations of like length go through the model together, in one pass.
         Raises: InvalidArgumentError (a blank text, more tokens than the model takes, a translation that it cannot write;
         says which), ValueError (not as many translations as texts), NotANumberError, and as ``translate``.
         """
-        given, targets = _pairs(texts, translations)
+        pairs = _pairs(texts, translations, from_language, to_language)
         most = _inputs.uint(likeliest, "likeliest")
-        found = self._run(lambda stop: self._core.score(given, targets, most, on_progress, stop))
+        found = self._run(lambda stop: self._core.score(pairs, most, on_progress, stop))
         return text_scores(found)[0] if isinstance(translations, str) else text_scores(found)
 
     @overload
     async def score_async(  # type: ignore[overload-overlap]
-        self, texts: str, translations: str, *, likeliest: SupportsIndex = 0, on_progress: Progress | None = None
+        self,
+        texts: str,
+        translations: str,
+        *,
+        from_language: str = "",
+        to_language: str = "",
+        likeliest: SupportsIndex = 0,
+        on_progress: Progress | None = None,
     ) -> TextScores: ...
     @overload
     async def score_async(
@@ -150,6 +208,8 @@ class Translator(Model[_core.Translator]):
         texts: str | Iterable[str],
         translations: Iterable[str],
         *,
+        from_language: str | Iterable[str] = "",
+        to_language: str | Iterable[str] = "",
         likeliest: SupportsIndex = 0,
         on_progress: Progress | None = None,
     ) -> list[TextScores]: ...
@@ -158,63 +218,115 @@ class Translator(Model[_core.Translator]):
         texts: str | Iterable[str],
         translations: str | Iterable[str],
         *,
+        from_language: str | Iterable[str] = "",
+        to_language: str | Iterable[str] = "",
         likeliest: SupportsIndex = 0,
         on_progress: Progress | None = None,
     ) -> TextScores | list[TextScores]:
         """``score`` in another thread."""
-        given, targets = _pairs(texts, translations)
+        pairs = _pairs(texts, translations, from_language, to_language)
         most = _inputs.uint(likeliest, "likeliest")
-        found = await self._run_async(lambda stop: self._core.score(given, targets, most, on_progress, stop))
+        found = await self._run_async(lambda stop: self._core.score(pairs, most, on_progress, stop))
         return text_scores(found)[0] if isinstance(translations, str) else text_scores(found)
 
-    def alternatives(self, text: str, prefix: str = "", *, count: SupportsIndex = 5) -> list[Alternative]:
+    def alternatives(
+        self,
+        text: str,
+        prefix: str = "",
+        *,
+        count: SupportsIndex = 5,
+        from_language: str = "",
+        to_language: str = "",
+    ) -> list[Alternative]:
         """What a translation might go on with behind ``prefix``: a translation for each of the ``count`` likeliest next
         tokens, 1 to 20, the likeliest first.
 
         An end token may be one; fewer come back where the model's files forbid some.
         Raises: InvalidArgumentError (a blank text, another count), UnsupportedConfigError, and as ``translate``.
         """
-        _inputs.text(text, "the text")
-        _inputs.text(prefix, "prefix")
+        source = _source(text, prefix, from_language, to_language)
         most = _inputs.uint(count, "count")
-        return _alternatives(self._run(lambda stop: self._core.alternatives(text, prefix, most, stop)))
+        return _alternatives(self._run(lambda stop: self._core.alternatives(source, most, stop)))
 
-    async def alternatives_async(self, text: str, prefix: str = "", *, count: SupportsIndex = 5) -> list[Alternative]:
+    async def alternatives_async(
+        self,
+        text: str,
+        prefix: str = "",
+        *,
+        count: SupportsIndex = 5,
+        from_language: str = "",
+        to_language: str = "",
+    ) -> list[Alternative]:
         """``alternatives`` in another thread."""
-        _inputs.text(text, "the text")
-        _inputs.text(prefix, "prefix")
+        source = _source(text, prefix, from_language, to_language)
         most = _inputs.uint(count, "count")
-        return _alternatives(await self._run_async(lambda stop: self._core.alternatives(text, prefix, most, stop)))
+        return _alternatives(await self._run_async(lambda stop: self._core.alternatives(source, most, stop)))
 
-    def attention(self, text: str) -> AttentionMaps:
+    def attention(self, text: str, *, from_language: str = "", to_language: str = "") -> AttentionMaps:
         """Translates a text and, in a second pass, keeps what every head looked at. A blank text is a ValueError."""
-        _inputs.text(text, "the text")
-        return _maps(text, self._run(lambda stop: self._core.attention(text, stop)))
+        source = _source(text, "", from_language, to_language)
+        return _maps(text, self._run(lambda stop: self._core.attention(source, stop)))
 
-    async def attention_async(self, text: str) -> AttentionMaps:
+    async def attention_async(self, text: str, *, from_language: str = "", to_language: str = "") -> AttentionMaps:
         """``attention`` in another thread."""
-        _inputs.text(text, "the text")
-        return _maps(text, await self._run_async(lambda stop: self._core.attention(text, stop)))
+        source = _source(text, "", from_language, to_language)
+        return _maps(text, await self._run_async(lambda stop: self._core.attention(source, stop)))
 
-    def check(self, text: str) -> None:
+    def check(self, text: str, *, from_language: str = "", to_language: str = "") -> None:
         """Raises InvalidArgumentError where ``translate`` does not take the text; runs nothing."""
-        _inputs.text(text, "the text")
-        self._run(lambda _: self._core.check(text))
+        source = _source(text, "", from_language, to_language)
+        self._run(lambda _: self._core.check(source))
 
 
-def _prefixes(prefixes: str | Iterable[str], count: int) -> list[str]:
-    given = [prefixes] * count if isinstance(prefixes, str) else _inputs.texts(prefixes, "prefixes")
+_Source = tuple[str, str, str, str]  # text, prefix or translation, languages
+
+
+def _source(text: str, prefix: str, from_language: str, to_language: str) -> _Source:
+    return (
+        _inputs.text(text, "the text"),
+        _inputs.text(prefix, "prefix"),
+        _inputs.text(from_language, "from_language"),
+        _inputs.text(to_language, "to_language"),
+    )
+
+
+def _sources(
+    texts: list[str],
+    what: str,
+    seconds: str | Iterable[str],
+    from_language: str | Iterable[str],
+    to_language: str | Iterable[str],
+) -> list[_Source]:
+    count = len(texts)
+    return list(
+        zip(
+            texts,
+            _each(seconds, what, what, count),
+            _each(from_language, "from_language", "languages", count),
+            _each(to_language, "to_language", "languages", count),
+            strict=True,
+        )
+    )
+
+
+def _each(values: str | Iterable[str], name: str, what: str, count: int) -> list[str]:
+    given = [values] * count if isinstance(values, str) else _inputs.texts(values, name)
     if len(given) != count:
-        raise ValueError(f"there are {len(given)} prefixes for {count} texts")
+        raise ValueError(f"there are {len(given)} {what} for {count} texts")
     return given
 
 
-def _pairs(texts: str | Iterable[str], translations: str | Iterable[str]) -> tuple[list[str], list[str]]:
+def _pairs(
+    texts: str | Iterable[str],
+    translations: str | Iterable[str],
+    from_language: str | Iterable[str],
+    to_language: str | Iterable[str],
+) -> list[_Source]:
     targets = [translations] if isinstance(translations, str) else _inputs.texts(translations, "translations")
     given = [texts] * len(targets) if isinstance(texts, str) else _inputs.texts(texts, "texts")
     if len(given) != len(targets):
         raise ValueError(f"there are {len(targets)} translations for {len(given)} texts")
-    return given, targets
+    return _sources(given, "translations", targets, from_language, to_language)
 
 
 def _alternatives(found: list[Any]) -> list[Alternative]:

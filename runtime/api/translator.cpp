@@ -37,35 +37,43 @@ api::OpenOptions open_options(const TranslatorOptions& options) {
     return open;
 }
 
-/// What marks the texts of a model of many languages.
-struct SourceLanguage {
-    text::LanguageMarks marks;
-    std::int32_t token = -1;
+/// How a text is marked with its languages, as tokens; −1: not at all.
+struct Languages {
+    std::int32_t source = -1;  ///< stands with the source
+    std::int32_t start = -1;   ///< what the decoder begins with
+    std::int32_t first = -1;   ///< what it has to write behind that
 };
 
-/// Resolves the languages that were asked for, and makes the generation start with the target's. Nothing for a model without
-/// languages.
-Result<std::optional<SourceLanguage>> choose_languages(const std::filesystem::path& folder,
-                                                       const text::Tokenizer& tokenizer,
-                                                       const TranslatorOptions& options,
-                                                       models::GenerationConfig& generation) {
-    VKFORMER_TRY(const auto marks, text::read_language_marks(folder));
-    if (!marks) {
-        if (options.from.empty() && options.to.empty()) return std::optional<SourceLanguage>{};
-        return Error{ErrorCode::InvalidArgument,
-                     folder.string() +
-                         " is no model of many languages (by tokenizer_class in tokenizer_config.json): "
-                         "there is nothing to choose"};
+/// Those that nobody named are `given`. Errors: InvalidArgument.
+Result<Languages> find_languages(const std::optional<text::LanguageMarks>& marks, const text::Tokenizer& tokenizer,
+                                 const std::string& from, const std::string& to, Languages given) {
+    if (from.empty() && to.empty()) return given;
+    if (!marks)
+        return Error{
+            ErrorCode::InvalidArgument,
+            "this is no model of many languages (by tokenizer_class in tokenizer_config.json): there is nothing "
+            "to choose"};
+    if (!from.empty()) {
+        VKFORMER_TRY(given.source, text::find_language(tokenizer, from));
     }
-    SourceLanguage language{.marks = *marks};
-    VKFORMER_TRY(language.token, text::find_language(tokenizer, options.from.empty() ? marks->source : options.from));
-    std::int32_t& target = marks->starts_target ? generation.decoder_start : generation.rules.forced_first;
-    if (!options.to.empty()) {
-        VKFORMER_TRY(target, text::find_language(tokenizer, options.to));
-    } else if (target < 0) {
-        return Error{ErrorCode::InvalidArgument, folder.string() + " translates into many languages: say which one"};
+    if (!to.empty()) {
+        std::int32_t& target = marks->starts_target ? given.start : given.first;
+        VKFORMER_TRY(target, text::find_language(tokenizer, to));
     }
-    return std::optional(std::move(language));
+    return given;
+}
+
+/// Resolves the languages that were asked for, and makes the generation start with the target's.
+Result<Languages> choose_languages(const std::optional<text::LanguageMarks>& marks, const text::Tokenizer& tokenizer,
+                                   const TranslatorOptions& options, models::GenerationConfig& generation) {
+    Languages chosen = {.start = generation.decoder_start, .first = generation.rules.forced_first};
+    const std::string from = options.from.empty() && marks ? marks->source : options.from;
+    VKFORMER_TRY(chosen, find_languages(marks, tokenizer, from, options.to, chosen));
+    if (marks && (marks->starts_target ? chosen.start : chosen.first) < 0)
+        return Error{ErrorCode::InvalidArgument, "the model translates into many languages: say which one"};
+    generation.decoder_start = chosen.start;
+    generation.rules.forced_first = chosen.first;
+    return chosen;
 }
 
 /// An error that says what a part is has that part's name before it.
@@ -80,12 +88,12 @@ Result<T> of_part(const std::string& name, Result<T> result) {
 }  // namespace
 
 struct Translator::Impl {
-    std::filesystem::path folder;
     TranslatorOptions options;
     std::shared_ptr<const models::EncoderDecoder> model;
     models::GenerationConfig generation;
     std::shared_ptr<const text::Tokenizer> tokenizer;
-    std::optional<SourceLanguage> language;
+    std::optional<text::LanguageMarks> marks;  // of a model of many languages
+    Languages languages;                       // of a text that does not say its own
     api::OpenedBackend device;
     std::shared_ptr<graph::TensorStore> weights;
     std::optional<decoding::Session> session{};      // made by the first call
@@ -106,15 +114,26 @@ struct Translator::Impl {
     }
     struct Encoded {
         std::vector<std::int32_t> source, prefix;
+        Languages languages;
+
+        decoding::Source as_source() const {
+            return {.tokens = source,
+                    .start = languages.start,
+                    .first = prefix.empty() ? languages.first : -1,
+                    .prefix = prefix};
+        }
     };
     /// Errors: InvalidArgument (also more tokens than the model takes).
     Result<Encoded> encode(const PrefixedText& text) const;
-    /// With the marks of its language.
-    Result<std::vector<std::int32_t>> marked(const std::string& text) const;
+    Result<Languages> languages_of(const std::string& from, const std::string& to) const {
+        return find_languages(marks, *tokenizer, from, to, languages);
+    }
+    /// With the mark of its language.
+    Result<std::vector<std::int32_t>> marked(const std::string& text, const Languages& chosen) const;
     /// What the decoder would have written behind its start token, without an end: behind a blank text what it begins with always.
-    Result<std::vector<std::int32_t>> written(const std::string& text) const;
+    Result<std::vector<std::int32_t>> written(const std::string& text, const Languages& chosen) const;
     /// The start token, what is written, and the end token.
-    Result<std::vector<std::int32_t>> whole(const std::string& text) const;
+    Result<std::vector<std::int32_t>> whole(const std::string& text, const Languages& chosen) const;
     struct Pair {
         std::vector<std::int32_t> source, target;
     };
@@ -124,15 +143,16 @@ struct Translator::Impl {
     decoding::TargetScorer& target_scorer();
 };
 
-Result<std::vector<std::int32_t>> Translator::Impl::marked(const std::string& text) const {
-    if (!language) return tokenizer->encode(text);
+Result<std::vector<std::int32_t>> Translator::Impl::marked(const std::string& text, const Languages& chosen) const {
+    if (!marks) return tokenizer->encode(text);
     VKFORMER_TRY(auto ids, tokenizer->encode(text, {.add_special = false}));
-    return text::mark_source(language->marks, std::move(ids), language->token, generation.eos);
+    return text::mark_source(*marks, std::move(ids), chosen.source, generation.eos);
 }
 
 Result<Translator::Impl::Encoded> Translator::Impl::encode(const PrefixedText& text) const {
     Encoded encoded;
-    VKFORMER_TRY(encoded.source, marked(text.text));
+    VKFORMER_TRY(encoded.languages, languages_of(text.from, text.to));
+    VKFORMER_TRY(encoded.source, marked(text.text, encoded.languages));
     const std::size_t limit = model->limits().source_len;
     if (encoded.source.size() > limit)
         return Error{ErrorCode::InvalidArgument, "it has " + std::to_string(encoded.source.size()) +
@@ -140,12 +160,12 @@ Result<Translator::Impl::Encoded> Translator::Impl::encode(const PrefixedText& t
     for (const std::int32_t token : encoded.source)
         VKFORMER_CHECK(decoding::check_token("a token of it", token, model->limits().source_vocab));
     if (is_blank(text.prefix)) return encoded;
-    VKFORMER_TRY(encoded.prefix, of_part("its prefix", written(text.prefix)));
+    VKFORMER_TRY(encoded.prefix, of_part("its prefix", written(text.prefix, encoded.languages)));
     VKFORMER_CHECK(decoding::check_prefix(encoded.prefix, generation, model->limits().target_vocab));
     return encoded;
 }
 
-Result<std::vector<std::int32_t>> Translator::Impl::written(const std::string& text) const {
+Result<std::vector<std::int32_t>> Translator::Impl::written(const std::string& text, const Languages& chosen) const {
     std::vector<std::int32_t> tokens;
     if (!is_blank(text)) {
         VKFORMER_TRY(tokens, of_part("cannot be read:",
@@ -156,13 +176,13 @@ Result<std::vector<std::int32_t>> Translator::Impl::written(const std::string& t
     if (unknown && std::ranges::find(tokens, *unknown) != tokens.end())
         return Error{ErrorCode::InvalidArgument, "has characters that the model does not write"};
     // The language's token, say, which the model would have begun with.
-    if (const std::int32_t first = generation.rules.forced_first; first >= 0) tokens.insert(tokens.begin(), first);
+    if (chosen.first >= 0) tokens.insert(tokens.begin(), chosen.first);
     return tokens;
 }
 
-Result<std::vector<std::int32_t>> Translator::Impl::whole(const std::string& text) const {
-    VKFORMER_TRY(const auto tokens, written(text));
-    std::vector<std::int32_t> target = {generation.decoder_start};
+Result<std::vector<std::int32_t>> Translator::Impl::whole(const std::string& text, const Languages& chosen) const {
+    VKFORMER_TRY(const auto tokens, written(text, chosen));
+    std::vector<std::int32_t> target = {chosen.start};
     target.insert(target.end(), tokens.begin(), tokens.end());
     if (generation.eos >= 0) target.push_back(generation.eos);
     const auto limits = model->limits();
@@ -177,8 +197,8 @@ Result<std::vector<std::int32_t>> Translator::Impl::whole(const std::string& tex
 
 Result<Translator::Impl::Pair> Translator::Impl::pair(const TranslatedText& text) const {
     if (is_blank(text.text)) return Error{ErrorCode::InvalidArgument, "it is blank"};
-    VKFORMER_TRY(auto encoded, encode({.text = text.text, .prefix = {}}));
-    VKFORMER_TRY(auto target, of_part("its translation", whole(text.translation)));
+    VKFORMER_TRY(auto encoded, encode({.text = text.text, .from = text.from, .to = text.to}));
+    VKFORMER_TRY(auto target, of_part("its translation", whole(text.translation, encoded.languages)));
     return Pair{.source = std::move(encoded.source), .target = std::move(target)};
 }
 
@@ -197,7 +217,9 @@ Result<Translator> Translator::load(const std::filesystem::path& folder, const T
     VKFORMER_TRY(auto generation,
                  models::load_generation_config(folder, model->limits().target_len, model->limits().target_vocab));
     VKFORMER_TRY(auto tokenizer, text::load_tokenizer(folder));
-    VKFORMER_TRY(const auto language, choose_languages(folder, *tokenizer, options, generation));
+    VKFORMER_TRY(const auto marks, text::read_language_marks(folder));
+    VKFORMER_TRY(const Languages languages,
+                 of_part(folder.string() + ":", choose_languages(marks, *tokenizer, options, generation)));
     if (options.beams > 0) generation.beams = options.beams;
     if (options.max_length > 0) generation.max_steps = options.max_length;
     if (options.hypotheses > std::max(generation.beams, 1u))
@@ -219,24 +241,24 @@ Result<Translator> Translator::load(const std::filesystem::path& folder, const T
     auto weights = device.backend->make_store();
     TranslatorOptions kept = options;
     if (kept.hypotheses == 0) kept.hypotheses = generation.beams;
-    return Translator(std::make_unique<Impl>(Impl{.folder = folder,
-                                                  .options = std::move(kept),
+    return Translator(std::make_unique<Impl>(Impl{.options = std::move(kept),
                                                   .model = std::move(model),
                                                   .generation = std::move(generation),
                                                   .tokenizer = std::move(tokenizer),
-                                                  .language = language,
+                                                  .marks = marks,
+                                                  .languages = languages,
                                                   .device = std::move(device),
                                                   .weights = std::move(weights)}));
 }
 
 Result<Translator> Translator::twin() const {
     VKFORMER_TRY(auto device, impl_->device.twin());
-    return Translator(std::make_unique<Impl>(Impl{.folder = impl_->folder,
-                                                  .options = impl_->options,
+    return Translator(std::make_unique<Impl>(Impl{.options = impl_->options,
                                                   .model = impl_->model,
                                                   .generation = impl_->generation,
                                                   .tokenizer = impl_->tokenizer,
-                                                  .language = impl_->language,
+                                                  .marks = impl_->marks,
+                                                  .languages = impl_->languages,
                                                   .device = std::move(device),
                                                   .weights = impl_->weights}));
 }
@@ -286,20 +308,6 @@ Result<std::vector<AttentionWeights>> attention_weights(const models::EncoderDec
 
 }  // namespace
 
-Result<void> Translator::choose(const std::string& from, const std::string& to) {
-    TranslatorOptions options = impl_->options;
-    options.from = from;
-    options.to = to;
-    models::GenerationConfig generation = impl_->generation;
-    VKFORMER_TRY(impl_->language, choose_languages(impl_->folder, *impl_->tokenizer, options, generation));
-    const bool has_other_target = generation.decoder_start != impl_->generation.decoder_start ||
-                                  generation.rules.forced_first != impl_->generation.rules.forced_first;
-    if (has_other_target) impl_->session.reset();
-    impl_->generation = std::move(generation);
-    impl_->options = std::move(options);
-    return {};
-}
-
 Result<void> Translator::check(const PrefixedText& text) const {
     if (!is_blank(text.text)) VKFORMER_CHECK(impl_->encode(text));
     return {};
@@ -310,15 +318,15 @@ Result<void> Translator::check(const TranslatedText& text) const {
     return {};
 }
 
-Result<void> Translator::check(const std::string& text) const {
-    return check(PrefixedText{.text = text, .prefix = {}});
-}
+Result<void> Translator::check(const std::string& text) const { return check(PrefixedText{.text = text}); }
 
-Result<AttentionMaps> Translator::attention(const std::string& text) {
-    if (is_blank(text)) return Error{ErrorCode::InvalidArgument, "the text is blank: there is nothing to look at"};
-    const PrefixedText alone = {.text = text, .prefix = {}};
-    VKFORMER_TRY(auto translations, translate(std::span(&alone, 1)));
-    VKFORMER_TRY(const auto source, impl_->marked(text));
+Result<AttentionMaps> Translator::attention(const std::string& text) { return attention(PrefixedText{.text = text}); }
+
+Result<AttentionMaps> Translator::attention(const PrefixedText& text) {
+    if (is_blank(text.text)) return Error{ErrorCode::InvalidArgument, "the text is blank: there is nothing to look at"};
+    VKFORMER_TRY(auto translations, translate(std::span(&text, 1)));
+    VKFORMER_TRY(const Languages languages, impl_->languages_of(text.from, text.to));
+    VKFORMER_TRY(const auto source, impl_->marked(text.text, languages));
     AttentionMaps maps{.translation = std::move(translations.front())};
     const std::span<const std::int32_t> tokens = maps.translation.tokens;
     const auto read = tokens.first(tokens.size() - 1), written = tokens.subspan(1);
@@ -368,7 +376,7 @@ Result<std::vector<decoding::Hypothesis>> Translator::Impl::generate(std::span<c
 
 Result<std::vector<Translation>> Translator::translate(std::span<const std::string> texts, const Progress& progress) {
     std::vector<PrefixedText> without;
-    for (const std::string& text : texts) without.push_back({.text = text, .prefix = {}});
+    for (const std::string& text : texts) without.push_back({.text = text});
     return translate(without, progress);
 }
 
@@ -386,7 +394,7 @@ Result<std::vector<Translation>> Translator::translate(std::span<const PrefixedT
     if (encoded.empty()) return results;
 
     std::vector<decoding::Source> sources;
-    for (const auto& [source, prefix] : encoded) sources.push_back({.tokens = source, .visible = {}, .prefix = prefix});
+    for (const Impl::Encoded& one : encoded) sources.push_back(one.as_source());
     VKFORMER_TRY(auto hypotheses, impl_->generate(sources, progress));
     for (std::size_t i = 0; i < hypotheses.size(); ++i) {
         const std::size_t given = 1 + encoded[i].prefix.size();
@@ -451,13 +459,14 @@ Result<std::vector<Alternative>> Translator::alternatives(const PrefixedText& te
     VKFORMER_TRY(auto encoded, impl_->encode(text));
     std::vector<std::int32_t>& prefix = encoded.prefix;
     if (prefix.empty()) {
-        VKFORMER_TRY(prefix, impl_->written(""));
+        VKFORMER_TRY(prefix, impl_->written("", encoded.languages));
     }
 
     // What is behind the prefix stands for what may come there.
-    std::vector<std::int32_t> target = {generation.decoder_start};
+    const std::int32_t start = encoded.languages.start;
+    std::vector<std::int32_t> target = {start};
     target.insert(target.end(), prefix.begin(), prefix.end());
-    target.push_back(generation.decoder_start);
+    target.push_back(start);
     const decoding::ScoredTarget asked = {.source = encoded.source, .target = target};
     VKFORMER_TRY(const auto found, impl_->target_scorer().run({&asked, 1}, decoding::kMostLikeliest));
 
@@ -480,7 +489,7 @@ Result<std::vector<Alternative>> Translator::alternatives(const PrefixedText& te
     std::vector<decoding::Source> sources;
     for (const auto& one : prefixes) {
         VKFORMER_CHECK(decoding::check_prefix(one, generation, impl_->model->limits().target_vocab));
-        sources.push_back({.tokens = encoded.source, .visible = {}, .prefix = one});
+        sources.push_back({.tokens = encoded.source, .start = start, .prefix = one});
     }
     std::vector<decoding::Hypothesis> hypotheses;
     if (!sources.empty()) {

@@ -129,7 +129,10 @@ Result<std::optional<Job>> BeamScript::next(std::uint32_t most) {
 void BeamScript::begin_search(Step& step, std::vector<Write>& writes) const {
     const RuleTensors& rules = step.graph.rules;
     const std::size_t last = context().size();
-    step.choice->begin(std::span(sequence_.prompt).last(1), static_cast<std::int32_t>(last), max_steps_, writes);
+    step.choice->begin({.tokens = std::span(sequence_.prompt).last(1),
+                        .position = static_cast<std::int32_t>(last),
+                        .max_steps = max_steps_},
+                       writes);
     writes.push_back({step.graph.shared, rows(last)});
     if (step.graph.adapters) writes.push_back({step.graph.adapters, adapter_words(rules_.beams)});
     if (rules.begins) writes.push_back({rules.begins, rows(sequence_.prompt.size() - sequence_.answered)});

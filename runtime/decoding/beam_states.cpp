@@ -57,7 +57,8 @@ Result<BeamStates> add_beam_states(Graph& graph, const BeamLayout& layout, Value
     return states;
 }
 
-BeamStart beam_start(const BeamLayout& layout, std::uint32_t max_steps, std::span<const std::int32_t> further_ends) {
+BeamStart beam_start(const BeamLayout& layout, std::uint32_t steps, std::uint32_t max_steps,
+                     std::span<const std::int32_t> further_ends) {
     BeamStart start = {.parents = std::vector<std::int32_t>(layout.rows()),
                        .state = std::vector<std::int32_t>(layout.batch + 3, 0),
                        .running_scores = std::vector<float>(layout.rows(), kNever),
@@ -65,7 +66,8 @@ BeamStart beam_start(const BeamLayout& layout, std::uint32_t max_steps, std::spa
     std::iota(start.parents.begin(), start.parents.end(), 0);
     for (std::size_t row = 0; row < layout.rows(); row += layout.beams) start.running_scores[row] = 0;
     std::fill_n(start.state.begin(), layout.batch, 1);
-    start.state.back() = static_cast<std::int32_t>(max_steps);
+    start.state[layout.batch + 1] = static_cast<std::int32_t>(steps);
+    start.state[layout.batch + 2] = static_cast<std::int32_t>(max_steps);
     start.state.insert(start.state.end(), further_ends.begin(), further_ends.end());
     return start;
 }

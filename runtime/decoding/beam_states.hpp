@@ -27,8 +27,9 @@ struct BeamStart {
     std::vector<std::int32_t> parents, state;
     std::vector<float> running_scores, final_scores;
 };
-BeamStart beam_start(const BeamLayout& layout, std::uint32_t max_steps,
-                     std::span<const std::int32_t> further_ends = {});
+/// A search whose hypotheses have `steps` tokens already, which their length counts, and are to have `max_steps` at most.
+BeamStart beam_start(const BeamLayout& layout, std::uint32_t steps, std::uint32_t max_steps,
+                     std::span<const std::int32_t> further_ends);
 
 struct BeamHypothesis {
     std::vector<std::int32_t> tokens;  ///< what was generated, the end token included

@@ -21,11 +21,10 @@ enum Column : std::size_t { kState, kTokens, kParents, kFinalSteps, kFinalRows, 
 
 }  // namespace
 
-void GreedyChoice::begin(std::span<const std::int32_t> tokens, std::int32_t start, std::uint32_t,
-                         std::vector<Write>& writes) {
-    start_ = static_cast<std::uint32_t>(start);
-    writes.push_back({states_.tokens, {tokens.begin(), tokens.end()}});
-    writes.push_back({states_.starts, std::vector(rows_, start)});
+void GreedyChoice::begin(const ChoiceStart& start, std::vector<Write>& writes) {
+    start_ = static_cast<std::uint32_t>(start.position);
+    writes.push_back({states_.tokens, {start.tokens.begin(), start.tokens.end()}});
+    writes.push_back({states_.starts, std::vector(rows_, start.position)});
     writes.push_back({states_.finished, std::vector<std::int32_t>(rows_, 0)});
 }
 
@@ -47,14 +46,14 @@ Result<bool> GreedyChoice::take(std::uint32_t first, std::uint32_t last, std::ui
     return last >= max_steps || std::ranges::all_of(answers, is_over);
 }
 
-void BeamChoice::begin(std::span<const std::int32_t> tokens, std::int32_t start, std::uint32_t max_steps,
-                       std::vector<Write>& writes) {
-    const BeamStart values = beam_start(layout_, max_steps, further_ends_);
+void BeamChoice::begin(const ChoiceStart& start, std::vector<Write>& writes) {
+    counted_ = start.counted;
+    const BeamStart values = beam_start(layout_, counted_, counted_ + start.max_steps, further_ends_);
     const std::size_t rows = layout_.rows();
     std::vector<std::int32_t> of_rows;
-    for (const std::int32_t token : tokens) of_rows.insert(of_rows.end(), layout_.beams, token);
+    for (const std::int32_t token : start.tokens) of_rows.insert(of_rows.end(), layout_.beams, token);
     writes.push_back({states_.tokens, std::move(of_rows)});
-    writes.push_back({states_.starts, std::vector(rows, start)});
+    writes.push_back({states_.starts, std::vector(rows, start.position)});
     writes.push_back({states_.parents, values.parents});
     writes.push_back({states_.running_scores, as_words(values.running_scores)});
     writes.push_back({states_.final_scores, as_words(values.final_scores)});
@@ -64,7 +63,7 @@ void BeamChoice::begin(std::span<const std::int32_t> tokens, std::int32_t start,
 }
 
 std::vector<Read> BeamChoice::reads(std::uint32_t step) const {
-    const std::uint64_t rows = layout_.rows(), at = step * rows;
+    const std::uint64_t rows = layout_.rows(), at = (std::uint64_t{counted_} + step) * rows;
     return {{states_.state, layout_.batch, 1}, {states_.token_history, at, rows}, {states_.parent_history, at, rows},
             {states_.final_steps, 0, rows},    {states_.final_rows, 0, rows},     {states_.final_tokens, 0, rows},
             {states_.final_scores, 0, rows}};
@@ -81,7 +80,10 @@ Result<bool> BeamChoice::take(std::uint32_t, std::uint32_t last, std::uint32_t m
         tokens.insert(tokens.end(), chosen.begin(), chosen.end());
         parents.insert(parents.end(), from.begin(), from.end());
     }
-    VKFORMER_TRY(const auto final_steps, records.get(last - 1, kFinalSteps));
+    VKFORMER_TRY(const auto whole_steps, records.get(last - 1, kFinalSteps));
+    std::vector<std::int32_t> final_steps;
+    for (const std::int32_t steps : whole_steps)
+        final_steps.push_back(std::max(0, steps - static_cast<std::int32_t>(counted_)));
     VKFORMER_TRY(const auto final_rows, records.get(last - 1, kFinalRows));
     VKFORMER_TRY(const auto final_tokens, records.get(last - 1, kFinalTokens));
     VKFORMER_TRY(const auto score_words, records.get(last - 1, kFinalScores));
@@ -96,9 +98,14 @@ Result<bool> BeamChoice::take(std::uint32_t, std::uint32_t last, std::uint32_t m
     for (std::size_t i = 0; i < answers.size(); ++i) {
         VKFORMER_TRY(auto ranked, ranked_hypotheses(tables, layout_, i));
         if (std::isnan(ranked[0].score)) return no_choice();
-        answers[i] = {.tokens = std::move(ranked[0].tokens), .score = ranked[0].score, .further = {}};
-        for (BeamHypothesis& next : std::span(ranked).subspan(1))
-            answers[i].further.push_back({.tokens = std::move(next.tokens), .score = next.score, .further = {}});
+        const std::vector<std::int32_t> begun = std::move(answers[i].tokens);
+        const auto whole = [&](const BeamHypothesis& found) {
+            Answer answer = {.tokens = begun, .score = found.score, .further = {}};
+            answer.tokens.insert(answer.tokens.end(), found.tokens.begin(), found.tokens.end());
+            return answer;
+        };
+        answers[i] = whole(ranked[0]);
+        for (const BeamHypothesis& next : std::span(ranked).subspan(1)) answers[i].further.push_back(whole(next));
     }
     return true;
 }

@@ -18,12 +18,18 @@ struct Answer {
     std::vector<Answer> further;  ///< of a beam search: the next best, as many as it has finished, in falling score
 };
 
+struct ChoiceStart {
+    std::span<const std::int32_t> tokens;  ///< one for each sequence, which all its rows read
+    std::int32_t position = 0;             ///< at which they read it
+    std::uint32_t max_steps = 0;           ///< that may follow
+    std::uint32_t counted = 0;             ///< tokens of a hypothesis, and of its length, that were chosen before
+};
+
 class Choice {
 public:
     virtual ~Choice() = default;
-    /// All rows of a sequence read its token of `tokens` (one for each) at position `start`, and `max_steps` steps may follow.
-    virtual void begin(std::span<const std::int32_t> tokens, std::int32_t start, std::uint32_t max_steps,
-                       std::vector<Write>& writes) = 0;
+    /// Writes the states before the first step.
+    virtual void begin(const ChoiceStart& start, std::vector<Write>& writes) = 0;
     virtual std::vector<Read> reads(std::uint32_t step) const = 0;
     /// Adds what steps `first` up to but not including `last` have chosen to the answers, one for each sequence that counts. Gives
     /// whether nothing will be added any more; the last of `max_steps` is such a step.
@@ -37,8 +43,7 @@ class GreedyChoice final : public Choice {
 public:
     GreedyChoice(const graph::GreedyStates& states, std::uint32_t rows, std::int32_t eos)
         : states_(states), rows_(rows), eos_(eos) {}
-    void begin(std::span<const std::int32_t> tokens, std::int32_t start, std::uint32_t max_steps,
-               std::vector<Write>& writes) override;
+    void begin(const ChoiceStart& start, std::vector<Write>& writes) override;
     std::vector<Read> reads(std::uint32_t step) const override;
     Result<bool> take(std::uint32_t first, std::uint32_t last, std::uint32_t max_steps, Records& records,
                       std::span<Answer> answers) const override;
@@ -57,8 +62,7 @@ public:
     /// `further_ends`: tokens that end a hypothesis besides graph::BeamOptions::eos.
     BeamChoice(const graph::BeamStates& states, const BeamLayout& layout, std::span<const std::int32_t> further_ends)
         : states_(states), layout_(layout), further_ends_(further_ends.begin(), further_ends.end()) {}
-    void begin(std::span<const std::int32_t> tokens, std::int32_t start, std::uint32_t max_steps,
-               std::vector<Write>& writes) override;
+    void begin(const ChoiceStart& start, std::vector<Write>& writes) override;
     std::vector<Read> reads(std::uint32_t step) const override;
     Result<bool> take(std::uint32_t first, std::uint32_t last, std::uint32_t max_steps, Records& records,
                       std::span<Answer> answers) const override;
@@ -68,6 +72,7 @@ private:
     graph::BeamStates states_;
     BeamLayout layout_;
     std::vector<std::int32_t> further_ends_;
+    std::uint32_t counted_ = 0;
 };
 
 }  // namespace vkformer::decoding

@@ -43,6 +43,32 @@ Result<void> check_prefix(std::span<const std::int32_t> prefix, const models::Ge
                  "out of the file"};
 }
 
+Result<void> check_start(const Source& source, const models::GenerationConfig& g, std::uint64_t target_vocab) {
+    const auto invalid = [](std::string message) { return Error{ErrorCode::InvalidArgument, std::move(message)}; };
+    if (source.start != -1) VKFORMER_CHECK(check_token("its start", source.start, target_vocab));
+    if (source.first == -1) return {};
+    if (!source.prefix.empty()) return invalid("its first token and its prefix cannot both be given");
+    if (g.rules.forced_first < 0)
+        return invalid("its first token is given, and the model is not forced to begin with any");
+    return check_token("its first token", source.first, target_vocab);
+}
+
+namespace {
+
+/// The token that comes first, whatever the model thinks of it; −1: there is none.
+std::int32_t forced_first(const Source& source, const models::GenerationConfig& generation) {
+    if (!source.prefix.empty()) return -1;
+    return source.first >= 0 ? source.first : generation.rules.forced_first;
+}
+
+}  // namespace
+
+TargetStart target_start(const Source& source, const models::GenerationConfig& generation, std::uint32_t max_steps) {
+    const std::int32_t first = forced_first(source, generation);
+    if (first < 0) return {.given = source.prefix.size()};
+    return {.given = 1, .forced = 1, .is_whole = first == generation.eos || max_steps == 1};
+}
+
 void EncoderDecoderScript::begin(std::span<const Source> sources, std::uint32_t max_steps) {
     const std::size_t len = layout_.source_len;
     tokens_.assign(layout_.batch * len, 0);
@@ -58,15 +84,23 @@ void EncoderDecoderScript::begin(std::span<const Source> sources, std::uint32_t 
             if (source.visible.empty() || source.visible[i]) mask_[b * len + i] = std::bit_cast<std::int32_t>(0.0f);
     }
     source_len_ = static_cast<std::uint32_t>(sources[0].tokens.size());
-    prefix_len_ = static_cast<std::uint32_t>(sources[0].prefix.size());
-    prefixes_.clear();
-    for (std::size_t b = 0; b < layout_.batch; ++b) {
-        const auto prefix = sources[std::min(b, sources.size() - 1)].prefix;
-        prefixes_.insert(prefixes_.end(), prefix.begin(), prefix.end());
-    }
-    max_steps_ = max_steps - prefix_len_;
-    handed_steps_ = handed_prefix_ = 0;
+    start_ = target_start(sources[0], generation_, max_steps);
+    given_.assign((1 + start_.given) * layout_.batch, 0);
+    max_steps_ = start_.is_whole ? 0 : max_steps - static_cast<std::uint32_t>(start_.given);
+    handed_steps_ = 0;
+    handed_given_ = 0;
     answers_.assign(sources.size(), {});
+    for (std::size_t b = 0; b < layout_.batch; ++b) {
+        const Source& source = sources[std::min(b, sources.size() - 1)];
+        given_[b] = source.start >= 0 ? source.start : generation_.decoder_start;
+        for (std::size_t i = 0; i < source.prefix.size(); ++i) given_[(1 + i) * layout_.batch + b] = source.prefix[i];
+        if (start_.forced == 0) continue;
+        std::int32_t& first = given_[layout_.batch + b];
+        first = forced_first(source, generation_);
+        // A last token that is forced comes before a first one.
+        if (generation_.max_steps == 1 && generation_.rules.forced_last >= 0) first = generation_.rules.forced_last;
+        if (b < answers_.size()) answers_[b].tokens = {first};
+    }
     is_running_ = true;
     is_done_ = hands_out_steps_ = is_encoded_ = false;
 }
@@ -120,19 +154,19 @@ Result<std::optional<Job>> EncoderDecoderScript::next(std::uint32_t most) {
         hands_out_steps_ = true;
         return std::optional(encoder_job());
     }
-    // A token of the prefix is read by a step whose choice nobody looks at: the next one begins anew.
-    if (handed_prefix_ < prefix_len_) {
+    // What stands before a given token is read by a step whose choice nobody looks at: the next one begins anew.
+    if (handed_given_ < start_.given) {
         Job job = {.kind = Job::Kind::prompt, .part = step_.get(), .len = 1};
-        if (handed_prefix_ == 0) write_source(job.writes);
-        choice_->begin(given_at(handed_prefix_), static_cast<std::int32_t>(handed_prefix_), max_steps_, job.writes);
-        ++handed_prefix_;
+        if (handed_given_ == 0) write_source(job.writes);
+        choice_->begin(given_at(handed_given_), job.writes);
+        ++handed_given_;
         return std::optional(std::move(job));
     }
     if (handed_steps_ == max_steps_) return std::optional<Job>();
     Job job = {.part = step_.get(), .runs = std::min(most, max_steps_ - handed_steps_), .first_step = handed_steps_};
     if (handed_steps_ == 0) {
-        if (prefix_len_ == 0) write_source(job.writes);
-        choice_->begin(given_at(prefix_len_), static_cast<std::int32_t>(prefix_len_), max_steps_, job.writes);
+        if (start_.given == 0) write_source(job.writes);
+        choice_->begin(given_at(start_.given), job.writes);
     }
     handed_steps_ += job.runs;
     return std::optional(std::move(job));
@@ -156,16 +190,22 @@ void EncoderDecoderScript::write_source(std::vector<Write>& writes) const {
     writes.push_back({step_->graph.source_tokens, std::move(sources)});
 }
 
-std::vector<std::int32_t> EncoderDecoderScript::given_at(std::uint32_t position) const {
-    std::vector<std::int32_t> tokens(layout_.batch, generation_.decoder_start);
-    if (position == 0) return tokens;
-    for (std::size_t b = 0; b < layout_.batch; ++b) tokens[b] = prefixes_[b * prefix_len_ + position - 1];
-    return tokens;
+ChoiceStart EncoderDecoderScript::given_at(std::size_t position) const {
+    return {.tokens = std::span(given_).subspan(position * layout_.batch, layout_.batch),
+            .position = static_cast<std::int32_t>(position),
+            .max_steps = max_steps_,
+            .counted = static_cast<std::uint32_t>(start_.forced)};
 }
 
 Result<void> EncoderDecoderScript::take(const Job& job, Records& records) {
     if (job.kind == Job::Kind::prompt) {
         is_encoded_ = true;
+        if (is_running_ && start_.is_whole) {
+            is_running_ = false;
+            is_done_ = true;
+            for (Answer& answer : answers_)
+                if (layout_.beams > 1) answer.score = 0.0f;
+        }
         return {};
     }
     if (!is_running_) return {};

@@ -22,9 +22,9 @@ std::uint32_t bucket_len(std::size_t longest, std::uint64_t limit) {
     return static_cast<std::uint32_t>(std::min(len, limit));
 }
 
-Hypothesis from_start(std::int32_t start, std::span<const std::int32_t> prefix, const Answer& answer) {
-    Hypothesis result = {.tokens = {start}, .score = answer.score, .further = {}};
-    result.tokens.insert(result.tokens.end(), prefix.begin(), prefix.end());
+Hypothesis whole(std::int32_t start, const Source& source, const Answer& answer) {
+    Hypothesis result = {.tokens = {source.start >= 0 ? source.start : start}, .score = answer.score, .further = {}};
+    result.tokens.insert(result.tokens.end(), source.prefix.begin(), source.prefix.end());
     result.tokens.insert(result.tokens.end(), answer.tokens.begin(), answer.tokens.end());
     return result;
 }
@@ -61,7 +61,9 @@ Result<void> Session::check(std::span<const Source> sources) const {
             if (token < 0 || static_cast<std::uint64_t>(token) >= limits.source_vocab)
                 return invalid("has token " + std::to_string(token) + ", the model knows 0 to " +
                                std::to_string(limits.source_vocab - 1));
-        if (auto fits = check_prefix(source.prefix, options_.generation, limits.target_vocab); !fits) {
+        auto fits = check_start(source, options_.generation, limits.target_vocab);
+        if (fits) fits = check_prefix(source.prefix, options_.generation, limits.target_vocab);
+        if (!fits) {
             Error error = std::move(fits).error();
             error.message = "source " + std::to_string(i) + ": " + error.message;
             return error;
@@ -133,16 +135,18 @@ Result<const EncoderDecoderScript*> Session::run(std::span<const Source> sources
 
 Result<std::vector<Hypothesis>> Session::generate(std::span<const Source> sources, const Progress& progress) {
     VKFORMER_CHECK(check(sources));
+    const auto start_of = [&](std::size_t i) {
+        return target_start(sources[i], options_.generation, options_.generation.max_steps);
+    };
     const auto order = stable_order(sources.size(), [&](std::size_t a, std::size_t b) {
-        return std::pair(sources[a].prefix.size(), sources[a].tokens.size()) <
-               std::pair(sources[b].prefix.size(), sources[b].tokens.size());
+        return std::pair(start_of(a), sources[a].tokens.size()) < std::pair(start_of(b), sources[b].tokens.size());
     });
 
     std::vector<Hypothesis> results(sources.size());
     for (std::size_t first = 0, count = 0; first < order.size(); first += count) {
-        const std::size_t prefix_len = sources[order[first]].prefix.size();
+        const TargetStart start = start_of(order[first]);
         for (count = 1; count < options_.batch && first + count < order.size(); ++count)
-            if (sources[order[first + count]].prefix.size() != prefix_len) break;
+            if (start_of(order[first + count]) != start) break;
         const auto chosen = std::span(order).subspan(first, count);
         const std::size_t longest = sources[chosen.back()].tokens.size();
         const bool masked = std::ranges::any_of(chosen, [&](std::size_t i) { return !sources[i].visible.empty(); });
@@ -152,11 +156,11 @@ Result<std::vector<Hypothesis>> Session::generate(std::span<const Source> source
                      run(batch, bucket_len(longest, model_->limits().source_len), masked));
         for (std::size_t i = 0; i < chosen.size(); ++i) {
             const Answer& answer = made->answers()[i];
+            const std::int32_t decoder_start = options_.generation.decoder_start;
             Hypothesis& result = results[chosen[i]];
-            const auto prefix = sources[chosen[i]].prefix;
-            result = from_start(options_.generation.decoder_start, prefix, answer);
+            result = whole(decoder_start, batch[i], answer);
             for (const Answer& next : answer.further | std::views::take(options_.hypotheses - 1))
-                result.further.push_back(from_start(options_.generation.decoder_start, prefix, next));
+                result.further.push_back(whole(decoder_start, batch[i], next));
         }
         if (progress) progress(first + chosen.size(), order.size());
     }

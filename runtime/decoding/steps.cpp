@@ -24,26 +24,24 @@ Result<Value> keep_sequences(Graph& graph, Value tokens, Value starts, const Dec
     return sequences;
 }
 
-/// Biases, bans and forced tokens; `x` itself where there are none.
+/// Biases, bans and a forced last token; `x` itself where there are none.
 Result<Value> mask(StepGraph& step, Value x, Value starts, Value sequences, const DecodeLayout& layout,
                    const GenerationConfig& generation) {
     Graph& graph = step.graph;
     const models::TokenRules& rules = generation.rules;
     const StepPlace place = {.starts = starts, .begins = {}, .sequences = sequences};
     VKFORMER_TRY(x, add_biases(graph, x, place, rules));
-    // generate() lets begin_suppress_tokens begin behind a forced first token, which is what comes in spite of bans.
+    // A forced first token is given (EncoderDecoderScript): begin_suppress_tokens begin behind it, as in generate().
     const std::uint32_t first_steps = rules.forced_first >= 0 ? 2 : 1;
     VKFORMER_TRY(x, ban_words(graph, x, place, rules, first_steps));
-    const bool forces = rules.forced_first >= 0 || rules.forced_last >= 0;
     const bool has_late_end = generation.min_steps > 0 && generation.eos >= 0;
     const bool has_runs = generation.no_repeat_ngram > 0 || generation.source_no_repeat_ngram > 0;
-    if (rules.banned.empty() && !forces && !has_late_end && !has_runs) return x;
+    if (rules.banned.empty() && rules.forced_last < 0 && !has_late_end && !has_runs) return x;
     if (generation.source_no_repeat_ngram > 0) {
         VKFORMER_TRY(step.source_tokens, graph.state("source_tokens", DType::i32, {layout.batch, layout.source_len}));
     }
     return graph::mask_logits(graph, x, starts,
                               {.banned = rules.banned,
-                               .forced_first = rules.forced_first,
                                .forced_last = rules.forced_last,
                                .last_start = static_cast<std::int32_t>(generation.max_steps) - 1,
                                .late = has_late_end ? std::vector{generation.eos} : std::vector<std::int32_t>(),

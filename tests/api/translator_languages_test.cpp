@@ -57,6 +57,50 @@ TEST_CASE("languages are marked as Hugging Face marks them", "[api][languages][g
     }
 }
 
+TEST_CASE("texts of several languages are translated together", "[api][languages]") {
+    const std::string device = GENERATE_COPY(from_range(device_names()));
+    const std::uint32_t beams = GENERATE(1u, 3u);
+    CAPTURE(device, beams);
+    const std::vector<PrefixedText> texts = {{.text = "the cat sat on the mat", .from = "eng_Latn", .to = "fra_Latn"},
+                                             {.text = "the cat sat on the mat", .from = "deu_Latn", .to = "zho_Hans"},
+                                             {.text = "the cat sat on the mat"},
+                                             {.text = "we see the sea", .prefix = "an apple", .to = "deu_Latn"},
+                                             {.text = " ", .to = "zho_Hans"},
+                                             {.text = "a dog eats an apple", .from = "fra_Latn", .to = "eng_Latn"}};
+    TranslatorOptions options = translator_options(device, "eng_Latn", "deu_Latn");
+    options.beams = beams;
+    options.max_length = 14;
+    Translator many = must(Translator::load(kNllbTexts, options));
+    const auto found = must(many.translate(texts));
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+        CAPTURE(i);
+        TranslatorOptions own = options;
+        if (!texts[i].from.empty()) own.from = texts[i].from;
+        if (!texts[i].to.empty()) own.to = texts[i].to;
+        Translator one = must(Translator::load(kNllbTexts, own));
+        const PrefixedText alone = {.text = texts[i].text, .prefix = texts[i].prefix};
+        const auto translation = must(one.translate({&alone, 1}));
+        CHECK(found[i].tokens == translation[0].tokens);
+        CHECK(found[i].score.has_value() == translation[0].score.has_value());
+        if (found[i].tokens.empty()) continue;
+        if (beams > 1) CHECK(*found[i].score == Approx(*translation[0].score).epsilon(1e-4));
+        if (i != 0 && device != "cpu") continue;
+        CHECK(must(many.attention(texts[i])).source == must(one.attention(alone)).source);
+        const TranslatedText scored = {
+            .text = texts[i].text, .translation = "an apple", .from = texts[i].from, .to = texts[i].to};
+        const TranslatedText bare = {.text = texts[i].text, .translation = "an apple"};
+        CHECK(must(many.score({&scored, 1}))[0].tokens == must(one.score({&bare, 1}))[0].tokens);
+        CHECK(must(many.alternatives(texts[i], 2))[1].translation.tokens ==
+              must(one.alternatives(alone, 2))[1].translation.tokens);
+    }
+    CHECK(found[0].tokens != found[1].tokens);
+    const std::vector<PrefixedText> unknown = {{.text = "a dog"}, {.text = "a dog", .to = "de"}};
+    const auto refused = many.translate(unknown);
+    REQUIRE_FALSE(refused);
+    CHECK_THAT(refused.error().message, ContainsSubstring("text 2: the model knows no language \"de\""));
+    CHECK_FALSE(many.check(unknown[1]));
+}
+
 TEST_CASE("a language that is missing or unknown is an error", "[api][languages][errors]") {
     CHECK_THAT(refused_languages("eng_Latn", "").message, ContainsSubstring("say which one"));
     const Error unknown = refused_languages("eng_Latn", "de");

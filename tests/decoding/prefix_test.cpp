@@ -90,6 +90,92 @@ TEST_CASE("rows of a batch have prefixes of their own", "[decoding][prefix]") {
     CHECK(found[0].tokens != found[2].tokens);
 }
 
+TEST_CASE("rows of a batch begin with tokens of their own, as the one that all are forced to", "[decoding][prefix]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const auto model = must(models::load_encoder_decoder(goldens_dir() / "marian/relu_d30_h5_h3"));
+    const std::uint32_t beams = GENERATE(1u, 3u);
+    const bool has_bans = GENERATE(false, true);
+    CAPTURE(backend.name(), beams, has_bans);
+    models::GenerationConfig generation = {.decoder_start = 52,
+                                           .eos = 0,
+                                           .pad = 52,
+                                           .beams = beams,
+                                           .max_steps = 8,
+                                           .length_penalty = 1.5,
+                                           .no_repeat_ngram = 2};
+    generation.rules.forced_first = 9;
+    generation.rules.forced_last = 0;
+    if (has_bans) generation.rules.banned_first = {20, 21, 22, 23, 24, 25, 26};
+    const std::vector<std::vector<std::int32_t>> sources = {{5, 6, 7}, {30, 8}, {5, 6, 7}, {5, 6, 7}};
+    const std::vector<std::int32_t> starts = {52, 51, 52, -1}, firsts = {9, 7, 40, -1};
+    std::vector<decoding::Source> given;
+    for (std::size_t i = 0; i < sources.size(); ++i)
+        given.push_back({.tokens = sources[i], .start = starts[i], .first = firsts[i]});
+    auto together =
+        must(decoding::Session::create(backend, *model, {.generation = generation, .batch = 4, .hypotheses = beams}));
+    const auto found = must(together.generate(given));
+    for (std::size_t i = 0; i < given.size(); ++i) {
+        models::GenerationConfig own = generation;
+        if (starts[i] >= 0) own.decoder_start = starts[i];
+        if (firsts[i] >= 0) own.rules.forced_first = firsts[i];
+        auto alone = must(decoding::Session::create(backend, *model, {.generation = own, .hypotheses = beams}));
+        const decoding::Source plain = {.tokens = sources[i]};
+        const auto one = must(alone.generate({&plain, 1}));
+        CAPTURE(i);
+        CHECK(found[i].tokens == one[0].tokens);
+        CHECK(found[i].tokens[0] == own.decoder_start);
+        CHECK(found[i].tokens[1] == own.rules.forced_first);
+        REQUIRE(found[i].further.size() == one[0].further.size());
+        for (const auto& next : found[i].further) CHECK(next.tokens[1] == own.rules.forced_first);
+        if (beams > 1) CHECK(*found[i].score == Approx(*one[0].score).epsilon(1e-5));
+    }
+    CHECK(found[0].tokens == found[3].tokens);
+}
+
+TEST_CASE("a forced first token may be all there is", "[decoding][prefix]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const auto model = must(models::load_encoder_decoder(goldens_dir() / "marian/relu_d30_h5_h3"));
+    const std::uint32_t beams = GENERATE(1u, 3u);
+    CAPTURE(backend.name(), beams);
+    const std::vector<std::int32_t> source = {5, 6, 7};
+    const auto tokens_of = [&](std::int32_t first, std::int32_t last, std::uint32_t max_steps) {
+        models::GenerationConfig generation = {
+            .decoder_start = 52, .eos = 0, .pad = 52, .beams = beams, .max_steps = max_steps};
+        generation.rules.forced_first = first;
+        generation.rules.forced_last = last;
+        auto session = must(decoding::Session::create(backend, *model, {.generation = generation, .batch = 2}));
+        const decoding::Source given = {.tokens = source};
+        auto found = must(session.generate({&given, 1}));
+        CHECK(found[0].score.has_value() == (beams > 1));
+        return found[0].tokens;
+    };
+    using Tokens = std::vector<std::int32_t>;
+    CHECK(tokens_of(9, -1, 1) == Tokens{52, 9});
+    CHECK(tokens_of(9, 11, 1) == Tokens{52, 11});
+    CHECK(tokens_of(0, -1, 5) == Tokens{52, 0});
+    CHECK(tokens_of(9, 11, 2) == Tokens{52, 9, 11});
+}
+
+TEST_CASE("beginnings that do not fit are refused", "[decoding][prefix][errors]") {
+    graph::Backend& backend = *test_backends().front();
+    const auto model = must(models::load_encoder_decoder(goldens_dir() / "marian/relu_d30_h5_h3"));
+    models::GenerationConfig generation = {.decoder_start = 52, .eos = 0, .pad = 52, .max_steps = 4};
+    const std::vector<std::int32_t> source = {5, 6}, prefix = {7};
+    const auto error_of = [&](decoding::Source given) {
+        given.tokens = source;
+        auto session = must(decoding::Session::create(backend, *model, {.generation = generation}));
+        const auto found = session.generate({&given, 1});
+        return found ? "" : found.error().message;
+    };
+    using Catch::Matchers::ContainsSubstring;
+    CHECK_THAT(error_of({.first = 7}), ContainsSubstring("not forced to begin with any"));
+    generation.rules.forced_first = 9;
+    CHECK(error_of({.first = 7}).empty());
+    CHECK_THAT(error_of({.first = 53}), ContainsSubstring("its first token"));
+    CHECK_THAT(error_of({.start = 53}), ContainsSubstring("its start"));
+    CHECK_THAT(error_of({.first = 7, .prefix = prefix}), ContainsSubstring("cannot both be given"));
+}
+
 TEST_CASE("prefixes that do not fit are refused", "[decoding][prefix][errors]") {
     graph::Backend& backend = *test_backends().front();
     const auto model = must(models::load_encoder_decoder(goldens_dir() / "marian/relu_d30_h5_h3"));

@@ -64,17 +64,22 @@ Result<TranslationLanguages> TranslationModel::languages_of(const std::string& n
     return TranslationLanguages{{from}, {to}};
 }
 
-Result<std::vector<Translated>> TranslationModel::translate(std::span<const std::string> texts) {
-    const std::string& group = calls_->group();
-    const std::size_t colon = group.find(':'), second = group.find(':', colon + 1);
-    const std::string pair = group.substr(0, second);
-    if (chosen_ && *chosen_ != pair) {
-        VKFORMER_CHECK(model_->choose(pair.substr(0, colon), pair.substr(colon + 1)));
-        chosen_ = pair;
+std::vector<PrefixedText> TranslationModel::inputs(std::vector<std::string> texts, const std::string& from,
+                                                   const std::string& to) const {
+    std::vector<PrefixedText> inputs;
+    for (std::string& text : texts) {
+        inputs.push_back({.text = std::move(text)});
+        if (!has_many_languages_) continue;
+        inputs.back().from = from;
+        inputs.back().to = to;
     }
+    return inputs;
+}
+
+Result<std::vector<Translated>> TranslationModel::translate(std::span<const PrefixedText> texts) {
     std::vector<Translated> made;
     const auto is_blank = [](const std::string& text) { return text.find_first_not_of(" \t\r\n") == text.npos; };
-    if (second == group.npos || is_blank(texts.front())) {
+    if (calls_->group() == 0 || is_blank(texts.front().text)) {
         VKFORMER_TRY(auto translations, model_->translate(texts));
         for (Translation& translation : translations) made.push_back({std::move(translation), std::nullopt});
         return made;
@@ -99,17 +104,15 @@ Result<std::unique_ptr<TranslationModel>> TranslationModel::load(std::string nam
                                  .shader_variants = options.shader_variants,
                                  .on_progress = options.on_progress,
                                  .offload = options.offload};
-    if (languages.are_many) {  // until a client says which
-        translator.from = translator.to = languages.sources.front();
-        loaded->chosen_ = group_of(translator.from, translator.to);
-    }
+    loaded->has_many_languages_ = languages.are_many;
+    if (languages.are_many) translator.from = translator.to = languages.sources.front();  // clients say which
     translator.should_stop = [self = loaded.get()] { return self->calls_ && self->calls_->should_stop(); };
     VKFORMER_TRY(auto model, Translator::load(path, translator));
     loaded->model_.emplace(std::move(model));
     loaded->calls_ = std::make_unique<Calls>(
         kTextsPerTranslation,
-        [self = loaded.get()](std::span<const std::string> texts) { return self->translate(texts); },
-        [self = loaded.get()](const std::string& text) { return self->model_->check(text); },
+        [self = loaded.get()](std::span<const PrefixedText> texts) { return self->translate(texts); },
+        [self = loaded.get()](const PrefixedText& text) { return self->model_->check(text); },
         [&metrics, name = loaded->name_](std::size_t texts) {
             metrics.observe("vkformer_batch_inputs", {{"model", name}}, static_cast<double>(texts));
         });

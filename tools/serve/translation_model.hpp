@@ -36,7 +36,9 @@ struct Translated {
 
 class TranslationModel {
 public:
-    using Calls = SharedCalls<std::string, Translated>;
+    /// The group of a request with attention is its number: it is alone, for its weights take some megabytes, and its failure is nobody
+    /// else's. All others share calls, whatever their languages.
+    using Calls = SharedCalls<PrefixedText, Translated, std::uint64_t>;
     /// Between all languages of a model of many, such as NLLB; else from the one into the other that the options say for this name, or
     /// `source_lang` and `target_lang` of the folder's tokenizer_config.json. Errors: those of Translator::load; InvalidArgument (neither says which).
     static Result<std::unique_ptr<TranslationModel>> load(std::string name, const std::filesystem::path& path,
@@ -49,23 +51,20 @@ public:
     /// Those that its files say, or else the options. Errors: as of load.
     static Result<TranslationLanguages> languages_of(const std::string& name, const std::filesystem::path& path,
                                                      const ModelOptions& options);
-    /// The group of requests that share calls.
-    static std::string group_of(const std::string& from, const std::string& to) { return from + ":" + to; }
-    /// That of a request with attention, which is alone: its weights take some megabytes, and its failure is nobody else's.
-    static std::string group_with_attention(const std::string& from, const std::string& to, std::uint64_t request) {
-        return group_of(from, to) + ":" + std::to_string(request);
-    }
     Calls& calls() noexcept { return *calls_; }
+    /// What calls() take. The languages are some that the model takes.
+    std::vector<PrefixedText> inputs(std::vector<std::string> texts, const std::string& from,
+                                     const std::string& to) const;
     /// Sets what the model's gauges show now.
     void show(Metrics& metrics) const {
         metrics.set("vkformer_queue_requests", {{"model", name_}}, static_cast<double>(calls_->waiting()));
     }
 
 private:
-    Result<std::vector<Translated>> translate(std::span<const std::string> texts);
+    Result<std::vector<Translated>> translate(std::span<const PrefixedText> texts);
 
     std::string name_;
-    std::optional<std::string> chosen_;  // of a model of many languages: the "from:to" of its last call
+    bool has_many_languages_ = false;
     std::optional<Translator> model_;
     std::unique_ptr<Calls> calls_;
 };

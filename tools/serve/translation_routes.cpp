@@ -204,9 +204,8 @@ void translate(const ModelSet& models, const SourceLanguages& sources, const Acc
         if (with_attention) reply["attention"] = made.front().attention ? as_json(*made.front().attention) : json();
         of.reply(reply);
     };
-    submit(model.calls(), call, std::move(texts), answer,
-           with_attention ? TranslationModel::group_with_attention(source, target, call.request().number)
-                          : TranslationModel::group_of(source, target));
+    submit(model.calls(), call, model.inputs(std::move(texts), source, target), answer,
+           with_attention ? call.request().number : 0);
 }
 
 /// As the models spell them, where one translates from them.
