@@ -38,6 +38,9 @@ sources=(
     libjpeg-turbo=2.1.5
     sentencepiece=0.1.97
     openblas=0.3.21
+    freetype=2.12.1
+    libsdl2=2.26.5
+    libsdl2-ttf=2.20.1
 )
 
 # --- What the builders use. A builder's output goes to the log, and it ends at the first command that fails.
@@ -125,6 +128,12 @@ build_headers() {
     install_headers "$folder/usr/$triple"/include/*
     install_library "$folder/usr/$triple/lib/libz.a" z
     pkg_config zlib "$(version_in libz-mingw-w64-dev)" -lz
+    # What a program that calls Vulkan itself links: vulkan-1.dll is the driver's, or Wine's.
+    local names="$prefix/include/vulkan" definition="$folder/vulkan-1.def"
+    { printf 'LIBRARY vulkan-1.dll\nEXPORTS\n'; sed -n 's/.*VKAPI_CALL \(vk[A-Za-z0-9]*\)(.*/\1/p' \
+        "$names"/vulkan_{core,win32}.h; } >"$definition"
+    $triple-dlltool -d "$definition" -l "$folder/libvulkan-1.a"
+    install_library "$folder/libvulkan-1.a" vulkan-1
     # What every program gets from the compiler.
     install_license gcc-runtime /usr/share/doc/gcc-mingw-w64-x86-64-posix-runtime/copyright
     install_license mingw-w64-runtime /usr/share/doc/mingw-w64-x86-64-dev/copyright
@@ -317,6 +326,42 @@ build_openblas() {
     pkg_config openblas "$1" -lopenblas
 }
 
+# The samples' windows and texts: SDL2 without sound, joysticks and renderers of its own, fonts as they are.
+build_freetype() {
+    local optimise=$for_size
+    cmake_build freetype freetype -DFT_REQUIRE_ZLIB=ON -DFT_DISABLE_BZIP2=ON -DFT_DISABLE_PNG=ON \
+        -DFT_DISABLE_HARFBUZZ=ON -DFT_DISABLE_BROTLI=ON
+    install_library "$work/build/freetype/libfreetype.a" freetype
+    mkdir -p "$prefix/include/freetype2"
+    cp -r "$work"/source/freetype/include/{freetype,ft2build.h} "$prefix/include/freetype2/"
+    pkg_config freetype2 "$1" -lfreetype "-I\${prefix}/include/freetype2" zlib
+}
+
+build_libsdl2() {
+    local optimise=$for_size part options=()
+    for part in AUDIO JOYSTICK HAPTIC SENSOR HIDAPI RENDER OPENGL OPENGLES DIRECTX TEST SHARED; do
+        options+=("-DSDL_$part=OFF")
+    done
+    cmake_build libsdl2 all -DSDL_STATIC=ON -DSDL_VULKAN=ON "${options[@]}"
+    install_library "$work/build/libsdl2/libSDL2.a" SDL2
+    install_library "$work/build/libsdl2/libSDL2main.a" SDL2main
+    DESTDIR="$work/sdl2" cmake --install "$work/build/libsdl2"
+    cp -r "$work/sdl2/usr/include/SDL2" "$prefix/include/"
+    # Its main() calls the program's, which SDL.h renames.
+    local windows="-luser32 -lgdi32 -lwinmm -limm32 -lole32 -loleaut32 -lversion -luuid -ladvapi32 -lsetupapi -lshell32"
+    pkg_config sdl2 "$1" "-lmingw32 -lSDL2main -lSDL2 $windows" "-I\${prefix}/include/SDL2"
+}
+
+build_libsdl2_ttf() {
+    local folder="$work/source/libsdl2-ttf"
+    (cd "$folder" && $triple-gcc-posix $for_size -DTTF_USE_HARFBUZZ=0 -I. -I"$prefix/include/SDL2" \
+        -I"$prefix/include/freetype2" -c SDL_ttf.c -o SDL_ttf.o)
+    $triple-ar rcs "$folder/libSDL2_ttf.a" "$folder/SDL_ttf.o"
+    install_library "$folder/libSDL2_ttf.a" SDL2_ttf
+    install -D -m 644 -t "$prefix/include/SDL2" "$folder/SDL_ttf.h"
+    pkg_config SDL2_ttf "$1" -lSDL2_ttf "" "sdl2 freetype2"
+}
+
 # --- The run.
 
 # Sets cpu_seconds: the CPU time of what this script has run so far. Not in a subshell, which counts its own.
@@ -383,7 +428,7 @@ esac
 install_packages
 mkdir -p "$prefix/lib"
 all_there=yes
-for step in headers=1 "${sources[@]}"; do
+for step in headers=2 "${sources[@]}"; do
     [ -e "$prefix/share/built/${step%=*}-${step#*=}" ] || all_there=no
 done
 if [ "$all_there" = no ]; then
@@ -393,7 +438,7 @@ if [ "$all_there" = no ]; then
     : >"$log"
     open_suite "$work" "$suite" security binaries >>"$log" 2>&1 ||
         die "apt could not fetch the package lists of Debian 12, see the end of $log"
-    for step in headers=1 "${sources[@]}"; do
+    for step in headers=2 "${sources[@]}"; do
         run_step "${step%=*}" "${step#*=}"
     done
 fi

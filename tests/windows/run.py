@@ -8,10 +8,16 @@
                                                   what the program of this machine prints, on the CPU and on lavapipe
     sudo tests/windows/run.py --folder sid --build build/windows --tests "[core],[formats],[text]"
                                                   those tests of vkformer_tests.exe besides (a build with VKFORMER_TESTS=ON)
+    sudo tests/windows/run.py … --tests "*" --here build/dev/tests/vkformer_tests --table windows.md
+                                                  all of them, and a table: how many there are here and how many ran, by
+                                                  folder, and why others did not
+    tests/windows/run.py --build build/windows    with this machine's own Wine: the short part of it, on the CPU, as
+                                                  `ctest --preset windows` does where there is a Wine
 
-Needs root, for a chroot. Exit code 1: something differs, or a test fails.
+A folder needs root, for a chroot. Exit code 1: something differs, or a test fails.
 """
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -19,6 +25,8 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
+import xml.etree.ElementTree
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -26,10 +34,15 @@ sys.path.insert(0, str(ROOT / "tests/drivers"))
 
 import debian_folder  # noqa: E402
 
-PACKAGES = ["wine", "wine64", "mesa-vulkan-drivers", "libvulkan1"]
+PACKAGES = ["wine", "wine64", "mesa-vulkan-drivers", "libvulkan1", "xvfb", "xauth", "fonts-dejavu-core"]
+FONT = "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf"
 PLACE = "tmp/vkformer-windows"      # in the folder
 UNPACKED = "Grüße aus dem Süden"    # a folder's name as people have them
 SECONDS = 3600
+CASES = 20      # tests of a process: what breaks it takes no others along but these, which then run one by one
+# What tests/CMakeLists.txt leaves out on Windows.
+POSIX = re.compile(
+    r'#include (<(?:(?:sys/.*|unistd|fcntl|poll|signal|spawn|wordexp)[.]h|csignal)>|"(?:cli/|samples/)?(?:run_program|terminal)[.]hpp")')
 DATE = "Donnerstag, den 4. März 2021"
 DECODERS = ["llama_gqa_odd", "qwen2", "gemma3", "olmoe"]
 
@@ -54,11 +67,11 @@ class Mounted:
 
 
 class Wine:
-    """Programs of the build, run in the folder."""
+    """Programs of the build, run in the folder, or where there is none with this machine's Wine."""
 
     def __init__(self, folder, build):
         self.folder = folder
-        self.place = folder / PLACE
+        self.place = folder / PLACE if folder else pathlib.Path(tempfile.mkdtemp(prefix="vkformer-windows."))
         shutil.rmtree(self.place, ignore_errors=True)
         self.place.mkdir(parents=True)
         archives = sorted(build.glob("vkformer-*-windows-x86_64.zip"))
@@ -70,13 +83,13 @@ class Wine:
         for name in ("home", "run"):
             (self.place / name).mkdir(mode=0o700)
         self.environment = {
-            "PATH": "/usr/sbin:/usr/bin:/bin", "HOME": f"/{PLACE}/home", "XDG_RUNTIME_DIR": f"/{PLACE}/run",
-            "LANG": "C.UTF-8",
-            "WINEDEBUG": "-all", "OPENBLAS_NUM_THREADS": "1"}
+            "PATH": "/usr/sbin:/usr/bin:/bin", "HOME": self.inside(self.place / "home"),
+            "XDG_RUNTIME_DIR": self.inside(self.place / "run"), "LANG": "C.UTF-8", "WINEDEBUG": "-all",
+            "OPENBLAS_NUM_THREADS": "1"}
 
     def inside(self, path):
         """The name of a file of the folder as a program in it, and so one under Wine, has it."""
-        return "/" + str(path.relative_to(self.folder))
+        return "/" + str(path.relative_to(self.folder or "/"))
 
     def take(self, path):
         """A copy in the folder of a file or folder of this machine."""
@@ -87,10 +100,19 @@ class Wine:
             shutil.copy(path, copy)
         return copy
 
-    def run(self, program, *arguments, seconds=SECONDS, text=None):
-        return subprocess.run(["chroot", self.folder, "wine", self.inside(program), *arguments], env=self.environment,
+    def run(self, program, *arguments, seconds=SECONDS, text=None, has_screen=False):
+        chroot = ["chroot", self.folder] if self.folder else []
+        screen = ["xvfb-run", "-a", "-s", "-screen 0 1280x1024x24"] if has_screen else []
+        return subprocess.run([*chroot, *screen, "wine", self.inside(program), *arguments], env=self.environment,
                               capture_output=True, encoding="utf-8", errors="replace", timeout=seconds, check=False,
                               input=text)
+
+    def end(self):
+        """Its server goes too, and where it is this machine's, its files."""
+        chroot = ["chroot", self.folder] if self.folder else []
+        subprocess.run([*chroot, "wineserver", "--kill"], env=self.environment, capture_output=True, check=False)
+        if not self.folder:
+            shutil.rmtree(self.place, ignore_errors=True)
 
 
 def commands():
@@ -156,6 +178,22 @@ def umlauts(wine):
     yield "a refusal with an umlaut", None if there.returncode == 2 and "Nirgendwo/ä" in there.stderr else there.stderr
 
 
+def window(wine, build):
+    """An application with a window and a Vulkan device of its own, which writes a story between its frames."""
+    model = ROOT / "samples/models/verse-writer/verse-writer-q8_0.gguf"
+    if not (build / "frame_budget.exe").exists():
+        yield "frame_budget in a window", f"there is no {build / 'frame_budget.exe'}; scripts/windows_dependencies.sh builds SDL2"
+        return
+    shutil.copy(wine.unpacked / "bin/vkformer.dll", wine.place)
+    picture, frames = wine.place / "frame_budget.png", wine.place / "frame_budget.csv"
+    there = wine.run(wine.take(build / "frame_budget.exe"), "--model", wine.inside(wine.take(model)), "--font", FONT,
+                     "--screenshot", wine.inside(picture), "--csv", wine.inside(frames), "--frames", "40", "--alone", "10",
+                     "--budget-us", "0", has_screen=True)
+    yield "frame_budget in a window", None if there.returncode == 0 and picture.exists() else there.stderr.strip() or there.stdout
+    seen = wine.run(wine.take(build / "sample_picture_check.exe"), wine.inside(picture), wine.inside(frames), "40")
+    yield "its picture shows something", None if seen.returncode == 0 else seen.stderr.strip() or seen.stdout
+
+
 def host(wine, build):
     """A C program that MinGW has built against the DLL."""
     sample = build / "minimal_c.exe"
@@ -173,7 +211,91 @@ def host(wine, build):
            None if there.returncode == 1 and "config.json: parse error" in there.stderr else there.stderr or there.stdout)
 
 
-def tests(wine, build, spec):
+class TestProgram:
+    """vkformer_tests.exe under Wine."""
+
+    def __init__(self, wine, program):
+        self.wine = wine
+        self.program = wine.take(program)
+        self.names = wine.place / "names"
+        self.report = wine.place / "report.xml"
+
+    def run(self, *arguments):
+        return self.wine.run(self.program, *arguments, "--durations", "no").stdout
+
+    def results(self, names):
+        """Of each test its name, source file, and what is wrong with it (None: nothing); and how many assertions held."""
+        self.names.write_text("".join(re.sub(r"[\\,]", r"\\\g<0>", name) + "\n" for name in names), encoding="utf-8")
+        self.report.unlink(missing_ok=True)
+        try:
+            self.run("--input-file", self.wine.inside(self.names), "--reporter", "xml", "--out", self.wine.inside(self.report))
+            report = xml.etree.ElementTree.parse(self.report).getroot()
+        except (subprocess.TimeoutExpired, OSError, xml.etree.ElementTree.ParseError):
+            report = None
+        cases = [] if report is None else list(report.iter("TestCase"))
+        if len(cases) == len(names):
+            held = report.findall("OverallResults")[-1].get("successes")
+            return [(case.get("name"), case.get("filename"), failure_of(case)) for case in cases], int(held)
+        if len(names) == 1:
+            return [(names[0], None, "the program ended, or took more than an hour")], 0
+        alone = [self.results([name]) for name in names]
+        return [result for results, _ in alone for result in results], sum(held for _, held in alone)
+
+
+def failure_of(case):
+    if case.find("OverallResult").get("success") == "true":
+        return None
+    for wrong in case.iter():
+        if wrong.tag in ("FatalErrorCondition", "Exception", "Failure"):
+            return f"{wrong.tag}: {(wrong.text or '').strip()}"
+        if wrong.tag == "Expression" and wrong.get("success") == "false":
+            words = [(wrong.findtext(part) or "").strip() for part in ("Original", "Expanded")]
+            return f"{pathlib.Path(wrong.get('filename')).name}:{wrong.get('line')}: {' is '.join(words)}"
+    return "failed"
+
+
+def listed(run, spec):
+    """Tests of a program: name and source file. `run` gives what the program prints."""
+    names = [line for line in run("--list-test-names-only", spec).splitlines() if line.strip()]
+    files = re.findall(r"^    (/.*_test[.]cpp):[0-9]+$", run("--list-tests", "--verbosity", "high", spec).replace("\r", ""), re.M)
+    if len(names) != len(files):
+        sys.exit(f"{len(names)} names of tests, {len(files)} places")
+    return list(zip(names, files))
+
+
+def folder_of(file):
+    parts = pathlib.Path(file).parts
+    return parts[len(parts) - 1 - parts[::-1].index("tests") + 1]
+
+
+def why_left_out(file):
+    found = POSIX.search(pathlib.Path(file).read_text(encoding="utf-8"))
+    return f"`{found.group(1)}`" if found else "not in the build for Windows"
+
+
+def table_of(here, ran):
+    """Markdown. `here`: tests of this machine's program; `ran`: results under Wine, each with its file."""
+    there = {name for name, _, _ in ran}
+    rows = {}
+    for name, file in here:
+        row = rows.setdefault(folder_of(file), {"here": 0, "ran": 0, "wrong": [], "out": {}})
+        row["here"] += 1
+        if name not in there:
+            row["out"].setdefault(why_left_out(file), set()).add(pathlib.Path(file).name)
+    files = dict(here)
+    for name, file, wrong in ran:
+        row = rows[folder_of(file or files[name])]
+        row["ran"] += 1
+        if wrong:
+            row["wrong"].append(name)
+    lines = ["| `tests/` | here | under Wine | failed | left out |", "| --- | --- | --- | --- | --- |"]
+    for folder, row in sorted(rows.items()):
+        out = "; ".join(f"{', '.join(sorted(names))}: {why}" for why, names in sorted(row["out"].items()))
+        lines.append(f"| {folder} | {row['here']} | {row['ran']} | {'; '.join(row['wrong']) or '0'} | {out} |")
+    return "\n".join(lines) + "\n"
+
+
+def tests(wine, build, spec, here, table):
     program = build / "tests/vkformer_tests.exe"
     if not program.exists():
         yield f"tests {spec}", f"there is no {program}; configure with -D VKFORMER_TESTS=ON"
@@ -182,14 +304,22 @@ def tests(wine, build, spec):
     there = wine.folder / str(ROOT).lstrip("/")
     there.mkdir(parents=True, exist_ok=True)
     subprocess.run(["mount", "--bind", ROOT, there], check=True)
+    ran, held = [], 0
     try:
-        done = wine.run(wine.take(program), spec, "--durations", "no")
+        windows = TestProgram(wine, program)
+        names = [name for name, _ in listed(windows.run, spec)]
+        for first in range(0, len(names), CASES):
+            results, assertions = windows.results(names[first : first + CASES])
+            ran += results
+            held += assertions
+            print(f"{len(ran)} of {len(names)} tests", file=sys.stderr, flush=True)
     finally:
         subprocess.run(["umount", "--lazy", there], check=False)
-    last = [line for line in done.stdout.splitlines() if "test cases" in line or line.startswith("All tests passed")]
-    found = re.findall(r"^(?:  \S.*|.*FAILED:.*)$", done.stdout, re.M)
-    wrong = None if done.returncode == 0 else "\n".join(found[:40]) or done.stderr[-2000:]
-    yield f"tests {spec}: {' '.join(last)}", wrong
+    wrong = [f"{name}: {what}" for name, _, what in ran if what]
+    yield f"tests {spec}: {len(ran)}, {held} assertions", "\n".join(["", *wrong]) if wrong else None
+    if here:
+        print_here = lambda *words: subprocess.run([here, *words], capture_output=True, text=True, check=False).stdout
+        table.write_text(table_of(listed(print_here, spec), ran), encoding="utf-8")
 
 
 def main():
@@ -199,23 +329,33 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, help="the build with the preset windows, its ZIP made by cpack")
     parser.add_argument("--vkformer", type=pathlib.Path, help="this machine's vkformer, to compare with")
     parser.add_argument("--tests", help="tests of vkformer_tests.exe to run, in Catch2's words")
+    parser.add_argument("--here", type=pathlib.Path, help="this machine's vkformer_tests: which tests there are")
+    parser.add_argument("--table", type=pathlib.Path, help="where a table of tests goes, with --here")
     parser.add_argument("--json", action="store_true", help="one JSON object for each line of the table")
     options = parser.parse_args()
-    if os.geteuid() != 0:
-        sys.exit("this needs root, for a chroot")
+    if (options.make or options.folder) and os.geteuid() != 0:
+        sys.exit("a folder needs root, for a chroot")
     if options.make:
         return debian_folder.make(options.make, packages=PACKAGES)
-    if not options.folder or not options.build:
-        parser.error("--folder and --build are needed")
+    if not options.build:
+        parser.error("--build is needed")
+    if not options.folder and (options.vkformer or options.tests):
+        parser.error("--vkformer and --tests need a --folder, whose Wine has Vulkan")
+    if not options.folder and not shutil.which("wine"):
+        parser.error("there is no wine (Debian: wine64); or name a --folder")
+    if bool(options.here) != bool(options.table):
+        parser.error("--here and --table belong together")
     failures = 0
-    folder = options.folder.resolve()
-    with Mounted(folder):
+    folder = options.folder.resolve() if options.folder else None
+    with Mounted(folder) if folder else contextlib.nullcontext():
         wine = Wine(folder, options.build)
         parts = [umlauts(wine), host(wine, options.build)]
+        if folder:
+            parts.append(window(wine, options.build))
         if options.vkformer:
             parts.append(compare(wine, options.vkformer))
         if options.tests:
-            parts.append(tests(wine, options.build, options.tests))
+            parts.append(tests(wine, options.build, options.tests, options.here, options.table))
         for part in parts:
             for title, wrong in part:
                 failures += wrong is not None
@@ -223,6 +363,7 @@ def main():
                     print(json.dumps({"check": title, "wrong": wrong}, ensure_ascii=False), flush=True)
                 else:
                     print(f"{'ok    ' if wrong is None else 'WRONG '} {title}" + (f": {wrong}" if wrong else ""), flush=True)
+        wine.end()
     return 1 if failures else 0
 
 
