@@ -75,8 +75,8 @@ public:
 
     Result<Value> layer(std::size_t index, Value x, Value starts) {
         name_ = "layers." + std::to_string(index);
-        return config_.norm_place == NormPlace::before ? layer_normed_before(index, x, starts)
-                                                       : layer_normed_behind(index, x, starts);
+        if (config_.norm_place == NormPlace::behind) return layer_normed_behind(index, x, starts);
+        return config_.is_parallel ? layer_parallel(index, x, starts) : layer_normed_before(index, x, starts);
     }
 
     /// norm(y + feed_forward(y)) of y = norm(x + attention(x))
@@ -92,12 +92,28 @@ public:
         return norm("feed_forward_norm", w.feed_forward_norm, total);
     }
 
+    /// x + attention(norm(x)) + feed_forward(norm'(x))
+    Result<Value> layer_parallel(std::size_t index, Value x, Value starts) {
+        const DecoderWeights::Layer& w = weights_.layers[index];
+        VKFORMER_TRY(const Value normed, norm("attention_norm", w.attention_norm, x));
+        const bool has_one_norm = is_same(w.attention_norm.gain, w.feed_forward_norm.gain);
+        VKFORMER_TRY(const Value inner,
+                     has_one_norm ? Result<Value>(normed) : norm("feed_forward_norm", w.feed_forward_norm, x));
+        VKFORMER_TRY(const Value seen, mixed(index, normed, starts));
+        graph_.set_scope(name_ + ".attention");
+        VKFORMER_TRY(const Value sum, graph::add(graph_, x, seen));
+        VKFORMER_TRY(const Value outer, feed_forward(w, inner));
+        graph_.set_scope(name_ + ".feed_forward");
+        return graph::add(graph_, sum, outer);
+    }
+
     Result<Value> layer_normed_before(std::size_t index, Value x, Value starts) {
         const DecoderWeights::Layer& w = weights_.layers[index];
         const bool has_mixer = config_.layers[index].mixer != DecoderConfig::Mixer::none;
         VKFORMER_TRY(const Value middle, has_mixer ? add_mixed(index, x, starts) : Result<Value>(x));
-        if (!w.feed_forward_norm) return middle;
-        VKFORMER_TRY(const Value inner, norm("feed_forward_norm", w.feed_forward_norm, middle));
+        if (!w.feed_forward_norm && !w.feed_forward_post_norm) return middle;
+        VKFORMER_TRY(const Value inner, w.feed_forward_norm ? norm("feed_forward_norm", w.feed_forward_norm, middle)
+                                                            : Result<Value>(middle));
         VKFORMER_TRY(Value y, feed_forward(w, inner));
         if (w.feed_forward_post_norm) {
             VKFORMER_TRY(y, norm("feed_forward_post_norm", w.feed_forward_post_norm, y));

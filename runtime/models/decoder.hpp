@@ -110,6 +110,8 @@ struct DecoderConfig {
 
     bool is_causal = true;  ///< a token sees none behind it; false: that of an encoder, for add_encoding alone
     NormPlace norm_place = NormPlace::before;
+    /// With norms before: attention and feed-forward layers see the same hidden state, x + attention(norm(x)) + feed_forward(norm'(x)).
+    bool is_parallel = false;
     Norm norm = Norm::rms;
     float norm_eps = 1e-5f;
     float norm_gain_offset = 0;  ///< added to the gains of RMS norms
@@ -203,7 +205,9 @@ struct DecoderWeights : AdapterSet {
         NormWeights query_norm, key_norm;  ///< of every head, [head_dim], or of all of them together; optional
         TensorData sinks;  ///< [heads], a score of each query that is no key's (AttentionMask::sinks); optional
         NormWeights attention_post_norm;  ///< of the attention's result, before the residual; optional
-        NormWeights feed_forward_norm;    ///< before the feed-forward layers, or behind them; absent: there are none
+        /// Before the feed-forward layers, or behind them; absent, with feed_forward_post_norm: there are none. Of parallel layers that have
+        /// one norm it is attention_norm.
+        NormWeights feed_forward_norm;
         Projection gate;                  ///< optional: down(f(gate(x)) · up(x)), else down(f(up(x)))
         Projection up, down;
         ExpertWeights experts;  ///< optional; gate, up and down are then, if there, those of the expert of all tokens

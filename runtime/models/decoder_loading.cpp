@@ -98,7 +98,9 @@ Result<DecoderWeights> read_llama_weights(const formats::Weights& weights, const
         const std::string layer = "layers." + std::to_string(i) + ".", self = layer + "self_attn.",
                           mlp = layer + std::string(layout.dense);
         DecoderWeights::Layer l;
-        VKFORMER_TRY(l.attention_norm, read.norm(layer + "input_layernorm", d, layout.norm_bias));
+        if (!layout.olmo_norms) {
+            VKFORMER_TRY(l.attention_norm, read.norm(layer + "input_layernorm", d, layout.norm_bias));
+        }
         if (layout.read_mixer) {
             VKFORMER_CHECK(layout.read_mixer(read, c, layout, layer, i, l));
         } else {
@@ -114,11 +116,13 @@ Result<DecoderWeights> read_llama_weights(const formats::Weights& weights, const
                 VKFORMER_TRY(l.key_norm, read.norm(self + "k_norm", kv_width));
             }
         }
-        if (layout.gemma_norms) {
+        if (layout.gemma_norms || layout.olmo_norms) {
             VKFORMER_TRY(l.attention_post_norm, read.norm(layer + "post_attention_layernorm", d));
-            VKFORMER_TRY(l.feed_forward_norm, read.norm(layer + "pre_feedforward_layernorm", d));
             VKFORMER_TRY(l.feed_forward_post_norm, read.norm(layer + "post_feedforward_layernorm", d));
-        } else {
+        }
+        if (layout.gemma_norms) {
+            VKFORMER_TRY(l.feed_forward_norm, read.norm(layer + "pre_feedforward_layernorm", d));
+        } else if (!layout.olmo_norms) {
             VKFORMER_TRY(l.feed_forward_norm,
                          read.norm(layer + std::string(layout.feed_forward_norm), d, layout.norm_bias));
         }

@@ -34,6 +34,12 @@ Result<DecoderParts> load_gemma(const formats::Config& config,
                                 const formats::Weights& weights);  // Gemma 1, 2, 3 (text)
 Result<DecoderParts> load_phi3(const formats::Config& config, const formats::Weights& weights);
 Result<DecoderParts> load_gpt2(const formats::Config& config, const formats::Weights& weights);
+Result<DecoderParts> load_gpt_neox(const formats::Config& config, const formats::Weights& weights);  // GPT-NeoX, Pythia
+Result<DecoderParts> load_gptj(const formats::Config& config, const formats::Weights& weights);
+Result<DecoderParts> load_phi(const formats::Config& config, const formats::Weights& weights);  // Phi-1, 1.5, 2
+Result<DecoderParts> load_opt(const formats::Config& config, const formats::Weights& weights);
+Result<DecoderParts> load_starcoder2(const formats::Config& config, const formats::Weights& weights);
+Result<DecoderParts> load_olmo(const formats::Config& config, const formats::Weights& weights);  // OLMo 2 and 3
 Result<DecoderParts> load_mixtral(const formats::Config& config,
                                   const formats::Weights& weights);  // Mixtral, Phi-3.5-MoE
 Result<DecoderParts> load_qwen_moe(const formats::Config& config, const formats::Weights& weights);  // Qwen 2 and 3
@@ -176,6 +182,7 @@ struct LlamaLayout {
     bool head_norms = false;   ///< q_norm, k_norm
     bool wide_norms = false;   ///< the same, of all heads together
     bool gemma_norms = false;  ///< a norm behind attention and behind the feed-forward layers too, with Gemma's names
+    bool olmo_norms = false;   ///< those two alone, with the same names
     bool tied = false;         ///< lm_head is the embedding where the file has none; else it is then absent
     std::string head_prefix;   ///< of "lm_head.weight"
     ExpertNames experts;       ///< of the layers that have them

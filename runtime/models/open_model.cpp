@@ -99,6 +99,13 @@ constexpr Family<Decoder> kDecoders[] = {
     {"gemma3", &decoder<load_gemma>, kGgufGemma3.name, &decoder_file<kGgufGemma3>},
     {"phi3", &decoder<load_phi3>, kGgufPhi3.name, &decoder_file<kGgufPhi3>},
     {"gpt2", &decoder<load_gpt2>, kGgufGpt2.name, &decoder_file<kGgufGpt2>},
+    {"gpt_neox", &decoder<load_gpt_neox>},
+    {"gptj", &decoder<load_gptj>},
+    {"phi", &decoder<load_phi>},
+    {"opt", &decoder<load_opt>},
+    {"starcoder2", &decoder<load_starcoder2>},
+    {"olmo2", &decoder<load_olmo>},
+    {"olmo3", &decoder<load_olmo>},
     {"mixtral", &decoder<load_mixtral>},  // its files are Llama's
     {"qwen2_moe", &decoder<load_qwen_moe>, kGgufQwen2Moe.name, &decoder_file<kGgufQwen2Moe>},
     {"qwen3_moe", &decoder<load_qwen_moe>, kGgufQwen3Moe.name, &decoder_file<kGgufQwen3Moe>},

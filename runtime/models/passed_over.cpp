@@ -43,7 +43,8 @@ constexpr Known kModelFields[] = {
     // A decoder's own: there is no encoder that it could look at, and rows of attention heads that are gone would not fit their shapes.
     {"llama mistral smollm3 qwen2 qwen3 gemma gemma2 gemma3_text gemma3 phi3 mixtral qwen2_moe qwen3_moe olmoe "
      "gpt_oss granite granitemoe granitemoeshared granitemoehybrid lfm2 lfm2_moe nemotron_h qwen3_next qwen3_5 "
-     "qwen3_5_text qwen3_5_moe qwen3_5_moe_text deepseek_v2 deepseek_v3 phimoe bamba",
+     "qwen3_5_text qwen3_5_moe qwen3_5_moe_text deepseek_v2 deepseek_v3 phimoe bamba gpt_neox gptj phi opt "
+     "starcoder2 olmo2 olmo3",
      "is_decoder is_encoder_decoder add_cross_attention pruned_heads"},
     {"gpt2", "is_decoder is_encoder_decoder pruned_heads"},  // its heads' rows lie together: the shapes tell
     {"marian bart mbart m2m_100 t5 mt5 umt5 whisper", "is_decoder is_encoder_decoder add_cross_attention"},
@@ -91,6 +92,12 @@ constexpr Known kModelFields[] = {
     {"gpt2",
      "n_ctx reorder_and_upcast_attn summary_activation summary_first_dropout summary_proj_to_labels summary_type "
      "summary_use_proj predict_special_tokens n_special"},
+    {"gpt_neox", "rope_theta partial_rotary_factor"},  // rotary_emb_base and rotary_pct again
+    {"gptj", "rotary scale_attn_weights summary_*"},   // as they always are
+    {"opt", "layerdrop"},
+    {"phi", "partial_rotary_factor"},                                           // where rope_parameters have one
+    {"starcoder2", "residual_dropout activation_function mlp_type norm_type"},  // hidden_act, and as they always are
+    {"olmo3", "sliding_window"},                                                // where layer_types have one
     {"mixtral", "router_jitter_noise"},
     {"phimoe", "input_jitter_noise"},
     {"gpt_oss", "initial_context_length experts_per_token"},  // rope_scaling says it
@@ -149,7 +156,8 @@ constexpr Known kTensors[] = {
     {"distilbert", "vocab_transform.* vocab_layer_norm.* vocab_projector.* pre_classifier.*"},
     {"deberta-v2", "*pooler.dense.* *embeddings.position_embeddings.* cls.* lm_predictions.* mask_predictions.*"},
     {"modernbert", "head.* decoder.*"},
-    {"gpt2", "*.attn.bias *.attn.masked_bias"},      // the causal mask
+    {"gpt2 gptj", "*.attn.bias *.attn.masked_bias"},  // the causal mask
+    {"gpt_neox", "*.attention.bias *.attention.masked_bias"},
     {"marian m2m_100", "*embed_positions.weight*"},  // sinusoids
     {"bart mbart", "*classification_head.*"},
     {"t5 mt5", "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"},  // which no version reads
