@@ -67,20 +67,6 @@ Result<void> read_tables(const Weights& weights, const Vocabularies& v, Seq2SeqC
     return {};
 }
 
-/// Stored positions win over computed ones, as in Hugging Face.
-Result<void> read_positions(const Weights& weights, const Seq2SeqConfig& c, Seq2SeqWeights& w) {
-    VKFORMER_CHECK(check_positions(c.encoder.max_positions, c.d_model));
-    const WeightReader read(weights, "model.");
-    const Shape shape = {c.encoder.max_positions, c.d_model};
-    const TensorData sinusoids = graph::sinusoidal_table(shape[0], shape[1], graph::SinusoidLayout::halves);
-    const auto table = [&](const std::string& name) {
-        return read.has(name) ? read.tensor(name, shape) : Result<TensorData>(sinusoids);
-    };
-    VKFORMER_TRY(w.encoder.positions, table("encoder.embed_positions.weight"));
-    VKFORMER_TRY(w.decoder.positions, table("decoder.embed_positions.weight"));
-    return {};
-}
-
 }  // namespace
 
 Result<Seq2Seq> load_marian(const Config& config, const Weights& weights) {
@@ -91,7 +77,7 @@ Result<Seq2Seq> load_marian(const Config& config, const Weights& weights) {
     VKFORMER_TRY(const Vocabularies vocabularies, read_vocabularies(config, c.encoder.vocab_size));
     VKFORMER_TRY(Seq2SeqWeights w, read_bart_layers(weights, c, {}, "model."));
     VKFORMER_CHECK(read_tables(weights, vocabularies, c, w));
-    VKFORMER_CHECK(read_positions(weights, c, w));
+    VKFORMER_CHECK(read_sinusoids(weights, c, "model.", w));
     return Seq2Seq(c, std::move(w));
 }
 

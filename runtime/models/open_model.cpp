@@ -82,10 +82,15 @@ Result<SpeechModel> speech(const Config& config, const Weights& weights) {
 }
 
 constexpr Family<Seq2SeqPointer> kEncoderDecoders[] = {
-    {"marian", &seq2seq<load_marian>}, {"bart", &seq2seq<load_bart>},
-    {"mbart", &seq2seq<load_bart>},    {"m2m_100", &seq2seq<load_m2m100>},
-    {"t5", &seq2seq<load_t5>},         {"mt5", &seq2seq<load_t5>},
-    {"umt5", &seq2seq<load_t5>},       {"recurrent_seq2seq", &seq2seq<load_recurrent_seq2seq>},
+    {"marian", &seq2seq<load_marian>},
+    {"bart", &seq2seq<load_bart>},
+    {"mbart", &seq2seq<load_bart>},
+    {"m2m_100", &seq2seq<load_m2m100>},
+    {"pegasus", &seq2seq<load_pegasus>},
+    {"t5", &seq2seq<load_t5>},
+    {"mt5", &seq2seq<load_t5>},
+    {"umt5", &seq2seq<load_t5>},
+    {"recurrent_seq2seq", &seq2seq<load_recurrent_seq2seq>},
 };
 constexpr Family<Decoder> kDecoders[] = {
     {"llama", &decoder<load_llama>, kGgufLlama.name, &decoder_file<kGgufLlama>},

@@ -47,12 +47,12 @@ constexpr Known kModelFields[] = {
      "starcoder2 olmo2 olmo3",
      "is_decoder is_encoder_decoder add_cross_attention pruned_heads"},
     {"gpt2", "is_decoder is_encoder_decoder pruned_heads"},  // its heads' rows lie together: the shapes tell
-    {"marian bart mbart m2m_100 t5 mt5 umt5 whisper", "is_decoder is_encoder_decoder add_cross_attention"},
+    {"marian bart mbart m2m_100 pegasus t5 mt5 umt5 whisper", "is_decoder is_encoder_decoder add_cross_attention"},
     {"vit deit dinov2 dinov2_with_registers dinov3_vit clip siglip",
      "is_decoder is_encoder_decoder add_cross_attention"},
 
-    {"marian bart mbart m2m_100 whisper", "num_hidden_layers"},  // that of the encoder again
-    {"marian bart mbart", "add_bias_logits force_bos_token_to_be_generated extra_pos_embeddings save_step"},
+    {"marian bart mbart m2m_100 pegasus whisper", "num_hidden_layers"},  // that of the encoder again
+    {"marian bart mbart pegasus", "add_bias_logits force_bos_token_to_be_generated extra_pos_embeddings save_step"},
     {"umt5", "scalable_attention"},  // as it always is
     {"t5", "n_positions"},           // there are none
     {"whisper",

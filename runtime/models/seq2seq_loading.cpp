@@ -145,4 +145,18 @@ Result<void> check_positions(std::uint64_t positions, std::uint64_t d_model) {
                      std::to_string(kMaxPositionElements / d_model) + " with this d_model"};
 }
 
+Result<void> read_sinusoids(const Weights& weights, const Seq2SeqConfig& c, const std::string& prefix,
+                            Seq2SeqWeights& w) {
+    VKFORMER_CHECK(check_positions(c.encoder.max_positions, c.d_model));
+    const WeightReader read(weights, prefix);
+    const Shape shape = {c.encoder.max_positions, c.d_model};
+    const TensorData sinusoids = graph::sinusoidal_table(shape[0], shape[1], graph::SinusoidLayout::halves);
+    const auto table = [&](const std::string& name) {
+        return read.has(name) ? read.tensor(name, shape) : Result<TensorData>(sinusoids);
+    };
+    VKFORMER_TRY(w.encoder.positions, table("encoder.embed_positions.weight"));
+    VKFORMER_TRY(w.decoder.positions, table("decoder.embed_positions.weight"));
+    return {};
+}
+
 }  // namespace vkformer::models

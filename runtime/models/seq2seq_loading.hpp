@@ -18,7 +18,8 @@ namespace vkformer::models {
 Result<Seq2Seq> load_marian(const formats::Config& config, const formats::Weights& weights);  // opus-mt
 Result<Seq2Seq> load_bart(const formats::Config& config, const formats::Weights& weights);    // BART, mBART
 Result<Seq2Seq> load_m2m100(const formats::Config& config, const formats::Weights& weights);  // M2M100, NLLB
-Result<Seq2Seq> load_t5(const formats::Config& config, const formats::Weights& weights);      // T5, mT5, umT5, Flan-T5
+Result<Seq2Seq> load_pegasus(const formats::Config& config, const formats::Weights& weights);
+Result<Seq2Seq> load_t5(const formats::Config& config, const formats::Weights& weights);  // T5, mT5, umT5, Flan-T5
 Result<Seq2Seq> load_whisper(const formats::Config& config, const formats::Weights& weights);
 
 /// A field that Hugging Face no longer reads, or that has one value with this architecture.
@@ -55,5 +56,10 @@ Result<TensorData> read_logits_bias(const formats::Weights& weights, std::uint64
 
 /// Errors: UnsupportedConfig, where a table of so many positions would take over 1 GiB.
 Result<void> check_positions(std::uint64_t positions, std::uint64_t d_model);
+
+/// Vaswani's sinusoids, sines first, then cosines, as the positions of both stacks. Stored positions win over computed ones, as in
+/// Hugging Face. Errors: as check_positions.
+Result<void> read_sinusoids(const formats::Weights& weights, const Seq2SeqConfig& config, const std::string& prefix,
+                            Seq2SeqWeights& w);
 
 }  // namespace vkformer::models

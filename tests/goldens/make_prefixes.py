@@ -24,6 +24,7 @@ MODELS = [
     "encoder_decoders/mbart_d20_h5_h2",
     "encoder_decoders/m2m100_d26_h2",
     "encoder_decoders/t5_d22_relu",
+    "encoder_decoders/pegasus_d27_h3_h9",
 ]
 OPTIONS = [
     {"num_beams": 1},

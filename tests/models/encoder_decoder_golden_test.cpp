@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/// BART, mBART, M2M100 and T5 against Hugging Face: forward passes and generations of tests/goldens/encoder_decoders.
+/// BART, mBART, M2M100, PEGASUS and T5 against Hugging Face: forward passes and generations of tests/goldens/encoder_decoders.
 #include <cstdlib>
 
 #include "decoding/generate_case.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/// Folders of BART, mBART, M2M100 and T5 that are not quite: each gives an error that says what is wrong.
+/// Folders of BART, mBART, M2M100, PEGASUS and T5 that are not quite: each gives an error that says what is wrong.
 #include <fstream>
 
 #include <nlohmann/json.hpp>
@@ -22,6 +22,7 @@ std::filesystem::path encoder_decoder_folder(const std::string& name) {
 
 LoadSeq2Seq loader_of(const std::string& name) {
     if (name.find("bart") != name.npos) return &models::load_bart;
+    if (name.starts_with("pegasus")) return &models::load_pegasus;
     return name.starts_with("m2m100") ? &models::load_m2m100 : &models::load_t5;
 }
 
@@ -47,6 +48,13 @@ TEST_CASE("encoder-decoder configs that are not computed are refused by name", "
         {"mbart_d20_h5_h2", "normalize_before", "false"},
         {"m2m100_d26_h2", "decoder_attention_heads", "7"},
         {"m2m100_d26_h2", "architectures", R"(["NllbMoeForConditionalGeneration"])"},
+        {"pegasus_d27_h3_h9", "activation_function", R"("mish")"},
+        {"pegasus_d27_h3_h9", "architectures", R"(["PegasusForCausalLM"])"},
+        {"pegasus_d27_h3_h9", "decoder_attention_heads", "4"},
+        {"pegasus_d27_h3_h9", "normalize_before", "false"},
+        {"pegasus_d27_h3_h9", "normalize_embedding", "true"},
+        {"pegasus_d27_h3_h9", "add_final_layer_norm", "false"},
+        {"pegasus_d20_computed", "static_position_embeddings", "false"},
         {"t5_d22_relu", "feed_forward_proj", R"("gated-swish")"},
         {"t5_d22_relu", "relative_attention_max_distance", "4"},
         {"t5_d22_relu", "architectures", R"(["T5EncoderModel"])"},
@@ -64,6 +72,10 @@ TEST_CASE("encoder-decoder configs that contradict the weights are refused", "[m
         {"bart_d21_h3_h7", "vocab_size", "54", "shared.weight"},
         {"bart_d21_h3_h7", "max_position_embeddings", "25", "embed_positions.weight"},
         {"mbart_d20_h5_h2", "decoder_layers", "3", "decoder.layers.2"},
+        {"pegasus_d27_h3_h9", "max_position_embeddings", "25", "embed_positions.weight"},
+        {"pegasus_d27_h3_h9", "encoder_layers", "3", "encoder.layers.2"},
+        {"pegasus_d20_computed", "vocab_size", "48", "shared.weight"},
+        {"pegasus_d27_h3_h9", "tie_word_embeddings", "false", "lm_head.weight"},
         {"t5_d22_relu", "d_kv", "6", "SelfAttention.q.weight"},
         {"t5_d22_relu", "relative_attention_num_buckets", "10", "relative_attention_bias.weight"},
         {"t5_d22_relu", "is_gated_act", "true", "wi_0.weight"},

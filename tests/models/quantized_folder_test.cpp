@@ -55,6 +55,7 @@ std::vector<Widened> widened_models() {
         bart_like("encoder_decoders/bart_d24_scaled_relu_untied", {24, 19, 23}, {96, 32, 64}, 28),
         bart_like("encoder_decoders/mbart_d20_h5_h2", {20, 27, 33}, {64, 96, 32}, 33),
         bart_like("encoder_decoders/m2m100_d26_h2", {26, 31, 37}, {64, 96, 32}, 23),
+        bart_like("encoder_decoders/pegasus_d27_h3_h9", {27, 31, 19}, {64, 96, 32}, 23),
         bart_like("speech/whisper_d20_untied", {20, 33, 23}, {64, 96, 32}, 38),
         {"encoder_decoders/mt5_d18_gated_silu",
          {{18, 64}, {14, 96}, {21, 32}},

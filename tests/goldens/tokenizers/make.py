@@ -249,6 +249,23 @@ def make_unigram_bytes(texts):
                 "added_tokens_decoder": {"2000": {"content": "new_token", "special": False, "rstrip": True}}})
 
 
+def make_pegasus(texts):
+    """PEGASUS: pieces behind tokens of pretraining, as PegasusTokenizerFast makes tokenizer.json of a SentencePiece model."""
+    from transformers import PegasusTokenizerFast
+
+    folder = HERE / "pegasus"
+    folder.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as made:
+        train_sentencepiece(Path(made) / "spiece.model", SENTENCES * 3, vocab_size=400, model_type="unigram", character_coverage=0.995,
+                            pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+        PegasusTokenizerFast(str(Path(made) / "spiece.model")).save_pretrained(made)
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            write_json(folder / name, json.loads((Path(made) / name).read_text(encoding="utf-8")))
+    loaded = PegasusTokenizerFast.from_pretrained(folder)
+    write_expected(folder, lambda text: loaded(text).input_ids,
+                   lambda ids, skip: loaded.decode(ids, skip_special_tokens=skip), texts)
+
+
 def make_bpe_bytes(texts):
     """BART: byte-level BPE."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
@@ -342,7 +359,7 @@ def main():
     from tokenizers import AddedToken
     make_marian("marian-separate", texts, separate=True, clean_up_tokenization_spaces=True,
                 additional_special_tokens=[AddedToken("<mask>", lstrip=True, rstrip=True), AddedToken("solo", single_word=True)])
-    for make in (make_unigram, make_unigram_bytes, make_bpe_bytes, make_bpe_pieces, make_bpe_words, make_bpe_continued, make_words):
+    for make in (make_unigram, make_unigram_bytes, make_pegasus, make_bpe_bytes, make_bpe_pieces, make_bpe_words, make_bpe_continued, make_words):
         make(texts)
 
 
