@@ -8,9 +8,10 @@
                                                   what the program of this machine prints, on the CPU and on lavapipe
     sudo tests/windows/run.py --folder sid --build build/windows --tests "[core],[formats],[text]"
                                                   those tests of vkformer_tests.exe besides (a build with VKFORMER_TESTS=ON)
-    sudo tests/windows/run.py … --tests "*" --here build/dev/tests/vkformer_tests --table windows.md
+    sudo tests/windows/run.py … --tests "*" --results windows.jsonl --here build/dev/tests/vkformer_tests --table windows.md
                                                   all of them, and a table: how many there are here and how many ran, by
-                                                  folder, and why others did not
+                                                  folder, and why others did not. What the file of results has is not run
+                                                  again, so that an hour's work may be ended and gone on with
     tests/windows/run.py --build build/windows    with this machine's own Wine: the short part of it, on the CPU, as
                                                   `ctest --preset windows` does where there is a Wine
 
@@ -224,7 +225,8 @@ class TestProgram:
         return self.wine.run(self.program, *arguments, "--durations", "no").stdout
 
     def results(self, names):
-        """Of each test its name, source file, and what is wrong with it (None: nothing); and how many assertions held."""
+        """Of each test its name, source file, and what is wrong with it (null: nothing); of the last one also how many
+        assertions held in all of them."""
         self.names.write_text("".join(re.sub(r"[\\,]", r"\\\g<0>", name) + "\n" for name in names), encoding="utf-8")
         self.report.unlink(missing_ok=True)
         try:
@@ -234,12 +236,12 @@ class TestProgram:
             report = None
         cases = [] if report is None else list(report.iter("TestCase"))
         if len(cases) == len(names):
-            held = report.findall("OverallResults")[-1].get("successes")
-            return [(case.get("name"), case.get("filename"), failure_of(case)) for case in cases], int(held)
+            found = [{"name": case.get("name"), "file": case.get("filename"), "wrong": failure_of(case)} for case in cases]
+            found[-1]["assertions"] = int(report.findall("OverallResults")[-1].get("successes"))
+            return found
         if len(names) == 1:
-            return [(names[0], None, "the program ended, or took more than an hour")], 0
-        alone = [self.results([name]) for name in names]
-        return [result for results, _ in alone for result in results], sum(held for _, held in alone)
+            return [{"name": names[0], "file": None, "wrong": "the program ended, or took more than an hour"}]
+        return [result for name in names for result in self.results([name])]
 
 
 def failure_of(case):
@@ -275,7 +277,7 @@ def why_left_out(file):
 
 def table_of(here, ran):
     """Markdown. `here`: tests of this machine's program; `ran`: results under Wine, each with its file."""
-    there = {name for name, _, _ in ran}
+    there = {one["name"] for one in ran}
     rows = {}
     for name, file in here:
         row = rows.setdefault(folder_of(file), {"here": 0, "ran": 0, "wrong": [], "out": {}})
@@ -283,11 +285,11 @@ def table_of(here, ran):
         if name not in there:
             row["out"].setdefault(why_left_out(file), set()).add(pathlib.Path(file).name)
     files = dict(here)
-    for name, file, wrong in ran:
-        row = rows[folder_of(file or files[name])]
+    for one in ran:
+        row = rows[folder_of(one["file"] or files[one["name"]])]
         row["ran"] += 1
-        if wrong:
-            row["wrong"].append(name)
+        if one["wrong"]:
+            row["wrong"].append(one["name"])
     lines = ["| `tests/` | here | under Wine | failed | left out |", "| --- | --- | --- | --- | --- |"]
     for folder, row in sorted(rows.items()):
         out = "; ".join(f"{', '.join(sorted(names))}: {why}" for why, names in sorted(row["out"].items()))
@@ -295,7 +297,8 @@ def table_of(here, ran):
     return "\n".join(lines) + "\n"
 
 
-def tests(wine, build, spec, here, table):
+def tests(wine, build, options):
+    spec, kept = options.tests, options.results
     program = build / "tests/vkformer_tests.exe"
     if not program.exists():
         yield f"tests {spec}", f"there is no {program}; configure with -D VKFORMER_TESTS=ON"
@@ -303,23 +306,28 @@ def tests(wine, build, spec, here, table):
     # The tests look for files of the repository where it was built.
     there = wine.folder / str(ROOT).lstrip("/")
     there.mkdir(parents=True, exist_ok=True)
+    ran = [json.loads(line) for line in kept.read_text(encoding="utf-8").splitlines()] if kept and kept.exists() else []
+    done = {one["name"] for one in ran}
     subprocess.run(["mount", "--bind", ROOT, there], check=True)
-    ran, held = [], 0
     try:
         windows = TestProgram(wine, program)
-        names = [name for name, _ in listed(windows.run, spec)]
+        names = [name for name, _ in listed(windows.run, spec) if name not in done]
         for first in range(0, len(names), CASES):
-            results, assertions = windows.results(names[first : first + CASES])
+            results = windows.results(names[first : first + CASES])
             ran += results
-            held += assertions
-            print(f"{len(ran)} of {len(names)} tests", file=sys.stderr, flush=True)
+            if kept:
+                with kept.open("a", encoding="utf-8") as file:
+                    file.writelines(json.dumps(one, ensure_ascii=False) + "\n" for one in results)
+            print(f"{first + len(results)} of {len(names)} tests", file=sys.stderr, flush=True)
     finally:
         subprocess.run(["umount", "--lazy", there], check=False)
-    wrong = [f"{name}: {what}" for name, _, what in ran if what]
+    wrong = [f"{one['name']}: {one['wrong']}" for one in ran if one["wrong"]]
+    held = sum(one.get("assertions", 0) for one in ran)
     yield f"tests {spec}: {len(ran)}, {held} assertions", "\n".join(["", *wrong]) if wrong else None
-    if here:
-        print_here = lambda *words: subprocess.run([here, *words], capture_output=True, text=True, check=False).stdout
-        table.write_text(table_of(listed(print_here, spec), ran), encoding="utf-8")
+    if options.here:
+        def here(*words):
+            return subprocess.run([options.here, *words], capture_output=True, text=True, check=False).stdout
+        options.table.write_text(table_of(listed(here, spec), ran), encoding="utf-8")
 
 
 def main():
@@ -329,6 +337,7 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, help="the build with the preset windows, its ZIP made by cpack")
     parser.add_argument("--vkformer", type=pathlib.Path, help="this machine's vkformer, to compare with")
     parser.add_argument("--tests", help="tests of vkformer_tests.exe to run, in Catch2's words")
+    parser.add_argument("--results", type=pathlib.Path, help="a file of results, a line each, that is gone on with")
     parser.add_argument("--here", type=pathlib.Path, help="this machine's vkformer_tests: which tests there are")
     parser.add_argument("--table", type=pathlib.Path, help="where a table of tests goes, with --here")
     parser.add_argument("--json", action="store_true", help="one JSON object for each line of the table")
@@ -355,7 +364,7 @@ def main():
         if options.vkformer:
             parts.append(compare(wine, options.vkformer))
         if options.tests:
-            parts.append(tests(wine, options.build, options.tests, options.here, options.table))
+            parts.append(tests(wine, options.build, options))
         for part in parts:
             for title, wrong in part:
                 failures += wrong is not None
