@@ -69,6 +69,8 @@ Result<Languages> choose_languages(const std::optional<text::LanguageMarks>& mar
     Languages chosen = {.start = generation.decoder_start, .first = generation.rules.forced_first};
     const std::string from = options.from.empty() && marks ? marks->source : options.from;
     VKFORMER_TRY(chosen, find_languages(marks, tokenizer, from, options.to, chosen));
+    if (marks && chosen.source < 0)
+        return Error{ErrorCode::InvalidArgument, "the model translates from many languages: say which one"};
     if (marks && (marks->starts_target ? chosen.start : chosen.first) < 0)
         return Error{ErrorCode::InvalidArgument, "the model translates into many languages: say which one"};
     generation.decoder_start = chosen.start;

@@ -22,7 +22,7 @@ enum Column : std::size_t { kState, kTokens, kParents, kFinalSteps, kFinalRows, 
 }  // namespace
 
 void GreedyChoice::begin(const ChoiceStart& start, std::vector<Write>& writes) {
-    start_ = static_cast<std::uint32_t>(start.position);
+    start_ = static_cast<std::uint32_t>(start.position) - start.counted;
     writes.push_back({states_.tokens, {start.tokens.begin(), start.tokens.end()}});
     writes.push_back({states_.starts, std::vector(rows_, start.position)});
     writes.push_back({states_.finished, std::vector<std::int32_t>(rows_, 0)});
@@ -48,7 +48,7 @@ Result<bool> GreedyChoice::take(std::uint32_t first, std::uint32_t last, std::ui
 
 void BeamChoice::begin(const ChoiceStart& start, std::vector<Write>& writes) {
     counted_ = start.counted;
-    const BeamStart values = beam_start(layout_, counted_, counted_ + start.max_steps, further_ends_);
+    const BeamStart values = beam_start(layout_, counted_, start.max_steps, further_ends_);
     const std::size_t rows = layout_.rows();
     std::vector<std::int32_t> of_rows;
     for (const std::int32_t token : start.tokens) of_rows.insert(of_rows.end(), layout_.beams, token);
@@ -63,7 +63,7 @@ void BeamChoice::begin(const ChoiceStart& start, std::vector<Write>& writes) {
 }
 
 std::vector<Read> BeamChoice::reads(std::uint32_t step) const {
-    const std::uint64_t rows = layout_.rows(), at = (std::uint64_t{counted_} + step) * rows;
+    const std::uint64_t rows = layout_.rows(), at = step * rows;
     return {{states_.state, layout_.batch, 1}, {states_.token_history, at, rows}, {states_.parent_history, at, rows},
             {states_.final_steps, 0, rows},    {states_.final_rows, 0, rows},     {states_.final_tokens, 0, rows},
             {states_.final_scores, 0, rows}};
@@ -74,7 +74,7 @@ Result<bool> BeamChoice::take(std::uint32_t, std::uint32_t last, std::uint32_t m
     VKFORMER_TRY(const auto flags, records.get(last - 1, kState));
     if (flags[0] == 0 && last < max_steps) return false;
     std::vector<std::int32_t> tokens, parents;
-    for (std::uint32_t step = 0; step < last; ++step) {
+    for (std::uint32_t step = counted_; step < last; ++step) {
         VKFORMER_TRY(const auto chosen, records.get(step, kTokens));
         VKFORMER_TRY(const auto from, records.get(step, kParents));
         tokens.insert(tokens.end(), chosen.begin(), chosen.end());
@@ -98,14 +98,9 @@ Result<bool> BeamChoice::take(std::uint32_t, std::uint32_t last, std::uint32_t m
     for (std::size_t i = 0; i < answers.size(); ++i) {
         VKFORMER_TRY(auto ranked, ranked_hypotheses(tables, layout_, i));
         if (std::isnan(ranked[0].score)) return no_choice();
-        const std::vector<std::int32_t> begun = std::move(answers[i].tokens);
-        const auto whole = [&](const BeamHypothesis& found) {
-            Answer answer = {.tokens = begun, .score = found.score, .further = {}};
-            answer.tokens.insert(answer.tokens.end(), found.tokens.begin(), found.tokens.end());
-            return answer;
-        };
-        answers[i] = whole(ranked[0]);
-        for (const BeamHypothesis& next : std::span(ranked).subspan(1)) answers[i].further.push_back(whole(next));
+        answers[i] = {.tokens = std::move(ranked[0].tokens), .score = ranked[0].score, .further = {}};
+        for (BeamHypothesis& next : std::span(ranked).subspan(1))
+            answers[i].further.push_back({.tokens = std::move(next.tokens), .score = next.score, .further = {}});
     }
     return true;
 }

@@ -21,8 +21,8 @@ struct Answer {
 struct ChoiceStart {
     std::span<const std::int32_t> tokens;  ///< one for each sequence, which all its rows read
     std::int32_t position = 0;             ///< at which they read it
-    std::uint32_t max_steps = 0;           ///< that may follow
-    std::uint32_t counted = 0;             ///< tokens of a hypothesis, and of its length, that were chosen before
+    std::uint32_t max_steps = 0;           ///< of a sequence, those before included
+    std::uint32_t counted = 0;  ///< steps before, whose tokens count in a hypothesis's length and were not chosen
 };
 
 class Choice {
@@ -31,8 +31,8 @@ public:
     /// Writes the states before the first step.
     virtual void begin(const ChoiceStart& start, std::vector<Write>& writes) = 0;
     virtual std::vector<Read> reads(std::uint32_t step) const = 0;
-    /// Adds what steps `first` up to but not including `last` have chosen to the answers, one for each sequence that counts. Gives
-    /// whether nothing will be added any more; the last of `max_steps` is such a step.
+    /// Adds what steps `first` up to but not including `last` have chosen to the answers, one for each sequence that counts; `first` is
+    /// ChoiceStart::counted or above. Gives whether nothing will be added any more; the last of `max_steps` is such a step.
     virtual Result<bool> take(std::uint32_t first, std::uint32_t last, std::uint32_t max_steps, Records& records,
                               std::span<Answer> answers) const = 0;
     virtual bool streams() const noexcept = 0;
@@ -53,7 +53,7 @@ private:
     graph::GreedyStates states_;
     std::uint32_t rows_;
     std::int32_t eos_;
-    std::uint32_t start_ = 0;  // the position that the first step reads
+    std::uint32_t start_ = 0;  // the position that step 0 reads
 };
 
 /// The likeliest answer of a search, which is known at its end.

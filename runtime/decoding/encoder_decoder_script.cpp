@@ -86,7 +86,7 @@ void EncoderDecoderScript::begin(std::span<const Source> sources, std::uint32_t 
     source_len_ = static_cast<std::uint32_t>(sources[0].tokens.size());
     start_ = target_start(sources[0], generation_, max_steps);
     given_.assign((1 + start_.given) * layout_.batch, 0);
-    max_steps_ = start_.is_whole ? 0 : max_steps - static_cast<std::uint32_t>(start_.given);
+    max_steps_ = start_.is_whole ? 1 : max_steps - static_cast<std::uint32_t>(start_.given - start_.forced);
     handed_steps_ = 0;
     handed_given_ = 0;
     answers_.assign(sources.size(), {});
@@ -99,7 +99,6 @@ void EncoderDecoderScript::begin(std::span<const Source> sources, std::uint32_t 
         first = forced_first(source, generation_);
         // A last token that is forced comes before a first one.
         if (generation_.max_steps == 1 && generation_.rules.forced_last >= 0) first = generation_.rules.forced_last;
-        if (b < answers_.size()) answers_[b].tokens = {first};
     }
     is_running_ = true;
     is_done_ = hands_out_steps_ = is_encoded_ = false;
@@ -154,17 +153,19 @@ Result<std::optional<Job>> EncoderDecoderScript::next(std::uint32_t most) {
         hands_out_steps_ = true;
         return std::optional(encoder_job());
     }
-    // What stands before a given token is read by a step whose choice nobody looks at: the next one begins anew.
+    // What stands before a given token is read by a step whose choice nobody looks at: the next one begins anew. That of a forced token
+    // is one of the sequence's all the same.
     if (handed_given_ < start_.given) {
-        Job job = {.kind = Job::Kind::prompt, .part = step_.get(), .len = 1};
+        Job job = {.kind = start_.forced > 0 ? Job::Kind::step : Job::Kind::prompt, .part = step_.get(), .len = 1};
         if (handed_given_ == 0) write_source(job.writes);
         choice_->begin(given_at(handed_given_), job.writes);
         ++handed_given_;
+        handed_steps_ = static_cast<std::uint32_t>(start_.forced);
         return std::optional(std::move(job));
     }
     if (handed_steps_ == max_steps_) return std::optional<Job>();
     Job job = {.part = step_.get(), .runs = std::min(most, max_steps_ - handed_steps_), .first_step = handed_steps_};
-    if (handed_steps_ == 0) {
+    if (handed_steps_ == start_.forced) {
         if (start_.given == 0) write_source(job.writes);
         choice_->begin(given_at(start_.given), job.writes);
     }
@@ -194,26 +195,38 @@ ChoiceStart EncoderDecoderScript::given_at(std::size_t position) const {
     return {.tokens = std::span(given_).subspan(position * layout_.batch, layout_.batch),
             .position = static_cast<std::int32_t>(position),
             .max_steps = max_steps_,
-            .counted = static_cast<std::uint32_t>(start_.forced)};
+            .counted = position == start_.given ? static_cast<std::uint32_t>(start_.forced) : 0};
+}
+
+void EncoderDecoderScript::end(bool begins) {
+    is_running_ = false;
+    is_done_ = true;
+    if (!begins) return;
+    for (std::size_t i = 0; i < answers_.size(); ++i) {
+        answers_[i].tokens.insert(answers_[i].tokens.begin(), forced(i));
+        for (Answer& next : answers_[i].further) next.tokens.insert(next.tokens.begin(), forced(i));
+    }
 }
 
 Result<void> EncoderDecoderScript::take(const Job& job, Records& records) {
     if (job.kind == Job::Kind::prompt) {
         is_encoded_ = true;
-        if (is_running_ && start_.is_whole) {
-            is_running_ = false;
-            is_done_ = true;
-            for (Answer& answer : answers_)
-                if (layout_.beams > 1) answer.score = 0.0f;
-        }
         return {};
     }
     if (!is_running_) return {};
+    const bool is_search = layout_.beams > 1;  // whose tokens are known at its end
+    if (job.first_step < start_.forced) {
+        for (std::size_t i = 0; i < answers_.size(); ++i) {
+            if (!is_search) answers_[i].tokens = {forced(i)};
+            if (is_search && start_.is_whole) answers_[i].score = 0.0f;
+        }
+        if (start_.is_whole) end(is_search);
+        return {};
+    }
     const auto is_over =
         choice_->take(job.first_step, job.first_step + job.runs, max_steps_, records, std::span(answers_));
     if (is_over && !*is_over) return {};
-    is_running_ = false;
-    is_done_ = true;
+    end(is_search && start_.forced > 0 && is_over);
     return is_over ? Result<void>() : Result<void>(is_over.error());
 }
 

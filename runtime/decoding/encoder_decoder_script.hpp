@@ -81,6 +81,10 @@ private:
     void write_source(std::vector<Write>& writes) const;
     /// What the decoder reads at a position of start token and what is given; of each row of the batch one.
     ChoiceStart given_at(std::size_t position) const;
+    /// The token that a sequence is forced to begin with.
+    std::int32_t forced(std::size_t sequence) const { return given_[layout_.batch + sequence]; }
+    /// Ends the sequences, whose answers begin with what they were forced to where `begins` says so.
+    void end(bool begins);
 
     const models::EncoderDecoder* model_;
     models::DecodeLayout layout_;
@@ -94,10 +98,10 @@ private:
     std::uint32_t source_len_ = 0;                // of the first source
     TargetStart start_;
     std::vector<std::int32_t> given_;  // [1 + start_.given, batch], the start tokens first
-    std::size_t handed_given_ = 0;     // of start_.given positions
+    std::size_t handed_given_ = 0;     // tokens of start_.given
     bool is_running_ = false, is_done_ = false;
     bool hands_out_steps_ = false, is_encoded_ = false;  // the encoder was handed out, is done
-    std::uint32_t handed_steps_ = 0, max_steps_ = 0;
+    std::uint32_t handed_steps_ = 0, max_steps_ = 0;     // the one of a forced token included
     std::vector<Answer> answers_;
 };
 

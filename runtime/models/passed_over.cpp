@@ -92,12 +92,11 @@ constexpr Known kModelFields[] = {
     {"gpt2",
      "n_ctx reorder_and_upcast_attn summary_activation summary_first_dropout summary_proj_to_labels summary_type "
      "summary_use_proj predict_special_tokens n_special"},
-    {"gpt_neox", "rope_theta partial_rotary_factor"},  // rotary_emb_base and rotary_pct again
-    {"gptj", "rotary scale_attn_weights summary_*"},   // as they always are
+    {"gpt_neox", "rope_theta"},                       // rotary_emb_base again
+    {"gptj", "rotary scale_attn_weights summary_*"},  // as they always are
     {"opt", "layerdrop"},
     {"phi", "partial_rotary_factor"},                                           // where rope_parameters have one
     {"starcoder2", "residual_dropout activation_function mlp_type norm_type"},  // hidden_act, and as they always are
-    {"olmo3", "sliding_window"},                                                // where layer_types have one
     {"mixtral", "router_jitter_noise"},
     {"phimoe", "input_jitter_noise"},
     {"gpt_oss", "initial_context_length experts_per_token"},  // rope_scaling says it

@@ -263,6 +263,8 @@ Result<DecoderParts> load_gpt_neox(const Config& config, const formats::Weights&
     VKFORMER_TRY(c.is_parallel, config.boolean("use_parallel_residual", true));
     VKFORMER_TRY(const bool has_bias, config.boolean("attention_bias", true));
     VKFORMER_TRY(const double turned, config.real("rotary_pct", {.fallback = 0.25, .min = 0, .max = 1}));
+    VKFORMER_TRY(const double again, config.real("partial_rotary_factor", {.fallback = turned, .min = 0, .max = 1}));
+    if (again != turned) return config.unsupported("partial_rotary_factor", "rotary_pct again");
     VKFORMER_TRY(Rope rope,
                  read_rope(config, c, {.theta_name = "rotary_emb_base", .turns_part = true, .turned_part = turned}));
     turn_all_layers(c, std::move(rope));
@@ -337,7 +339,7 @@ Result<DecoderParts> load_starcoder2(const Config& config, const formats::Weight
                                           .up = "mlp.c_fc",
                                           .down = "mlp.c_proj",
                                           .final_norm = "norm"};
-    VKFORMER_TRY(DecoderConfig c, read_sizes(config, {.positions = 4096}));
+    VKFORMER_TRY(DecoderConfig c, read_sizes(config, {.positions = 4096, .kv_heads = 2}));
     VKFORMER_CHECK(read_plain_norm(config, "norm_epsilon", c));
     VKFORMER_TRY(c.activation, read_activation(config, "hidden_act", "gelu_pytorch_tanh"));
     VKFORMER_TRY(const bool has_bias, config.boolean("use_bias", true));

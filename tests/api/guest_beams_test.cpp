@@ -177,6 +177,56 @@ TEST_CASE("an encoder-decoder's session searches as generate() does", "[api][c][
     CHECK(host.messages() == std::vector<std::string>{});
 }
 
+TEST_CASE("a session's forced first token comes with a step of its own", "[api][c][guest][session][beam]") {
+    if (vulkan_device_indices().empty()) return;
+    const VkfDevice device = own_device(vulkan_device_indices().back());
+    const auto golden_folder = goldens_dir() / "encoder_decoders/m2m100_d15_h3_odd";
+    const TemporaryFolder folder;
+    std::size_t searches = 0, others = 0;
+    for (const json& golden : read_json(golden_folder / "generate.json")) {
+        const json& options = golden["options"];
+        if (!options.value("forced_bos_token_id", json()).is_number()) continue;
+        CAPTURE(options.dump());
+        json generation = read_json(golden_folder / "generation_config.json");
+        generation.update(options);
+        const VkfModel model =
+            load_model(*device, model_with(folder, "encoder_decoders", "m2m100_d15_h3_odd", generation));
+        vkf_session_info info = info_of(options);
+        info.source_capacity = 13;
+        info.context = options["max_length"].get<std::uint32_t>() - 1;
+        const VkfSession session = make_session(*model, info);
+        const bool is_search = info.beams > 1;
+        (is_search ? searches : others) += 1;
+        auto expected = golden["sequences"][0].get<std::vector<std::int32_t>>();
+        expected.erase(expected.begin());  // the start token
+        const auto end = std::ranges::find(expected, generation["eos_token_id"].get<std::int32_t>());
+        if (end != expected.end()) expected.erase(end + 1, expected.end());
+        REQUIRE(expected[0] == options["forced_bos_token_id"].get<std::int32_t>());
+        for (const std::uint32_t most : {0u, 1u}) {
+            CAPTURE(most);
+            begin(*session, source_of(golden, 0), most);
+            CHECK(tokens_of(*session).empty());
+            CHECK(status_of(*session).generated_tokens == 0);
+            std::size_t steps = 0;
+            while (is_running(*session)) {
+                vkf_slice slice = VKF_SLICE_INIT;
+                succeed(vkf_session_step(session.get(), 0, nullptr, &slice));
+                succeed(vkf_session_wait(session.get(), UINT64_MAX));
+                CHECK(slice.tokens <= 1);
+                steps += slice.tokens;
+                if (is_search && is_running(*session)) CHECK(tokens_of(*session).empty());
+                if (!is_search) CHECK(tokens_of(*session).size() == steps);
+            }
+            const auto found = tokens_of(*session);
+            if (most == 1) CHECK(found == std::vector{expected[0]});
+            if (most == 0) CHECK(found == expected);
+            CHECK(steps == (is_search ? 0 : found.size()));  // a search has tokens at its end
+        }
+    }
+    CHECK(searches > 0);
+    CHECK(others > 0);
+}
+
 TEST_CASE("an encoder-decoder's session repeats no n-gram of its source", "[api][c][guest][session][beam]") {
     if (vulkan_device_indices().empty()) return;
     const VkfDevice device = own_device(vulkan_device_indices().back());

@@ -21,6 +21,8 @@ TEST_CASE("older decoders are refused by the field that asks for something else"
     };
     refused("gpt_neox", {{"num_key_value_heads", 1}}, UnsupportedConfig, R"("num_key_value_heads" is 1)");
     refused("gpt_neox", {{"attention_bias", false}, {"intermediate_size", 34}}, ShapeMismatch, "dense_h_to_4h");
+    refused("gpt_neox", {{"rope_parameters", nullptr}, {"rotary_pct", 0.5}, {"partial_rotary_factor", 0.25}},
+            UnsupportedConfig, R"("partial_rotary_factor" is 0.25)");
     refused("gptj", {{"rotary_dim", 5}}, UnsupportedConfig, R"("rotary_dim" is 5)");
     refused("gptj", {{"rotary_dim", 12}}, UnsupportedConfig, R"("rotary_dim" is 12)");
     refused("gptj", {{"n_head", 4}}, UnsupportedConfig, R"("n_head" is 4)");

@@ -45,6 +45,7 @@ CASES = 20      # tests of a process: what breaks it takes no others along but t
 POSIX = re.compile(
     r'#include (<(?:(?:sys/.*|unistd|fcntl|poll|signal|spawn|wordexp)[.]h|csignal)>|"(?:cli/|samples/)?(?:run_program|terminal)[.]hpp")')
 DATE = "Donnerstag, den 4. März 2021"
+MODEL = ROOT / "samples/models/verse-writer/verse-writer-q8_0.gguf"
 DECODERS = ["llama_gqa_odd", "qwen2", "gemma3", "olmoe"]
 
 
@@ -68,10 +69,12 @@ class Mounted:
 
 
 class Wine:
-    """Programs of the build, run in the folder, or where there is none with this machine's Wine."""
+    """Programs of the build, run in the folder, or where there is none with this machine's Wine, `program`."""
 
-    def __init__(self, folder, build):
+    def __init__(self, folder, build, program):
         self.folder = folder
+        self.command = ["chroot", folder] if folder else []
+        self.program = "wine" if folder else program
         self.place = folder / PLACE if folder else pathlib.Path(tempfile.mkdtemp(prefix="vkformer-windows."))
         shutil.rmtree(self.place, ignore_errors=True)
         self.place.mkdir(parents=True)
@@ -84,7 +87,7 @@ class Wine:
         for name in ("home", "run"):
             (self.place / name).mkdir(mode=0o700)
         self.environment = {
-            "PATH": "/usr/sbin:/usr/bin:/bin", "HOME": self.inside(self.place / "home"),
+            "PATH": "/usr/sbin:/usr/bin:/bin" if folder else os.environ["PATH"], "HOME": self.inside(self.place / "home"),
             "XDG_RUNTIME_DIR": self.inside(self.place / "run"), "LANG": "C.UTF-8", "WINEDEBUG": "-all",
             "OPENBLAS_NUM_THREADS": "1"}
 
@@ -102,16 +105,19 @@ class Wine:
         return copy
 
     def run(self, program, *arguments, seconds=SECONDS, text=None, has_screen=False):
-        chroot = ["chroot", self.folder] if self.folder else []
         screen = ["xvfb-run", "-a", "-s", "-screen 0 1280x1024x24"] if has_screen else []
-        return subprocess.run([*chroot, *screen, "wine", self.inside(program), *arguments], env=self.environment,
+        return subprocess.run([*self.command, *screen, self.program, self.inside(program), *arguments], env=self.environment,
                               capture_output=True, encoding="utf-8", errors="replace", timeout=seconds, check=False,
                               input=text)
 
+    def kill(self):
+        """Whatever still runs there."""
+        with contextlib.suppress(OSError):
+            subprocess.run([*self.command, "wineserver", "--kill"], env=self.environment, capture_output=True, check=False)
+
     def end(self):
-        """Its server goes too, and where it is this machine's, its files."""
-        chroot = ["chroot", self.folder] if self.folder else []
-        subprocess.run([*chroot, "wineserver", "--kill"], env=self.environment, capture_output=True, check=False)
+        """Where it is this machine's, its files go, too."""
+        self.kill()
         if not self.folder:
             shutil.rmtree(self.place, ignore_errors=True)
 
@@ -181,13 +187,15 @@ def umlauts(wine):
 
 def window(wine, build):
     """An application with a window and a Vulkan device of its own, which writes a story between its frames."""
-    model = ROOT / "samples/models/verse-writer/verse-writer-q8_0.gguf"
-    if not (build / "frame_budget.exe").exists():
-        yield "frame_budget in a window", f"there is no {build / 'frame_budget.exe'}; scripts/windows_dependencies.sh builds SDL2"
+    programs = [build / "frame_budget.exe", build / "sample_picture_check.exe"]
+    lacking = [str(program) for program in programs if not program.exists()]
+    if lacking:
+        yield ("frame_budget in a window", f"there is no {' and no '.join(lacking)}; scripts/windows_dependencies.sh builds SDL2, and "
+                                           "-D VKFORMER_TESTS=ON what looks at pictures")
         return
     shutil.copy(wine.unpacked / "bin/vkformer.dll", wine.place)
     picture, frames = wine.place / "frame_budget.png", wine.place / "frame_budget.csv"
-    there = wine.run(wine.take(build / "frame_budget.exe"), "--model", wine.inside(wine.take(model)), "--font", FONT,
+    there = wine.run(wine.take(build / "frame_budget.exe"), "--model", wine.inside(wine.take(MODEL)), "--font", FONT,
                      "--screenshot", wine.inside(picture), "--csv", wine.inside(frames), "--frames", "40", "--alone", "10",
                      "--budget-us", "0", has_screen=True)
     yield "frame_budget in a window", None if there.returncode == 0 and picture.exists() else there.stderr.strip() or there.stdout
@@ -196,14 +204,18 @@ def window(wine, build):
 
 
 def host(wine, build):
-    """A C program that MinGW has built against the DLL."""
-    sample = build / "minimal_c.exe"
-    if not sample.exists():
-        yield "a C program on the DLL", f"there is no {sample}"
+    """C programs that MinGW has built against the DLL."""
+    lacking = [name for name in ("minimal_c.exe", "batch_c.exe") if not (build / name).exists()]
+    if lacking:
+        yield "C programs on the DLL", f"{build} has no {' and no '.join(lacking)}"
         return
     shutil.copy(wine.unpacked / "bin/vkformer.dll", wine.place)
-    there = wine.run(wine.take(sample))
-    yield "a C program on the DLL", None if "5 6 7 8" in there.stdout else there.stderr.strip() or there.stdout
+    if wine.folder:  # with a Vulkan
+        there = wine.run(wine.take(build / "minimal_c.exe"))
+        yield "a C program on the DLL, lavapipe", None if "5 6 7 8" in there.stdout else there.stderr.strip() or there.stdout
+    there = wine.run(wine.take(build / "batch_c.exe"), wine.inside(wine.take(MODEL)), "cpu")
+    is_whole = there.returncode == 0 and "In the beginning" in there.stdout and "24 tokens" in there.stdout
+    yield "a C program on the DLL, CPU", None if is_whole else there.stderr.strip() or there.stdout
     broken = wine.place / "broken"
     broken.mkdir()
     (broken / "config.json").write_text('{"model_type": "llama", bad')
@@ -222,7 +234,7 @@ class TestProgram:
         self.report = wine.place / "report.xml"
 
     def run(self, *arguments):
-        return self.wine.run(self.program, *arguments, "--durations", "no").stdout
+        return self.wine.run(self.program, *arguments, "--durations", "no")
 
     def results(self, names):
         """Of each test its name, source file, and what is wrong with it (null: nothing); of the last one also how many
@@ -232,7 +244,10 @@ class TestProgram:
         try:
             self.run("--input-file", self.wine.inside(self.names), "--reporter", "xml", "--out", self.wine.inside(self.report))
             report = xml.etree.ElementTree.parse(self.report).getroot()
-        except (subprocess.TimeoutExpired, OSError, xml.etree.ElementTree.ParseError):
+        except subprocess.TimeoutExpired:
+            self.wine.kill()
+            report = None
+        except (OSError, xml.etree.ElementTree.ParseError):
             report = None
         cases = [] if report is None else list(report.iter("TestCase"))
         if len(cases) == len(names):
@@ -257,11 +272,12 @@ def failure_of(case):
 
 
 def listed(run, spec):
-    """Tests of a program: name and source file. `run` gives what the program prints."""
-    names = [line for line in run("--list-test-names-only", spec).splitlines() if line.strip()]
-    files = re.findall(r"^    (/.*_test[.]cpp):[0-9]+$", run("--list-tests", "--verbosity", "high", spec).replace("\r", ""), re.M)
-    if len(names) != len(files):
-        sys.exit(f"{len(names)} names of tests, {len(files)} places")
+    """Tests of a program: name and source file. `run` runs the program."""
+    names = [line for line in run("--list-test-names-only", spec).stdout.splitlines() if line.strip()]
+    places = run("--list-tests", "--verbosity", "high", spec)
+    files = re.findall(r"^    (/.*_test[.]cpp):[0-9]+$", places.stdout.replace("\r", ""), re.M)
+    if not names or len(names) != len(files):
+        raise RuntimeError(f"{len(names)} names of tests, {len(files)} places: {places.stderr.strip()[-500:]}")
     return list(zip(names, files))
 
 
@@ -286,7 +302,9 @@ def table_of(here, ran):
             row["out"].setdefault(why_left_out(file), set()).add(pathlib.Path(file).name)
     files = dict(here)
     for one in ran:
-        row = rows[folder_of(one["file"] or files[one["name"]])]
+        if one["name"] not in files:  # of another version
+            continue
+        row = rows[folder_of(files[one["name"]])]
         row["ran"] += 1
         if one["wrong"]:
             row["wrong"].append(one["name"])
@@ -306,12 +324,14 @@ def tests(wine, build, options):
     # The tests look for files of the repository where it was built.
     there = wine.folder / str(ROOT).lstrip("/")
     there.mkdir(parents=True, exist_ok=True)
-    ran = [json.loads(line) for line in kept.read_text(encoding="utf-8").splitlines()] if kept and kept.exists() else []
-    done = {one["name"] for one in ran}
+    before = [json.loads(line) for line in kept.read_text(encoding="utf-8").splitlines()] if kept and kept.exists() else []
+    done = {one["name"]: one for one in before if not one["wrong"]}  # what failed runs again
     subprocess.run(["mount", "--bind", ROOT, there], check=True)
     try:
         windows = TestProgram(wine, program)
-        names = [name for name, _ in listed(windows.run, spec) if name not in done]
+        wanted = [name for name, _ in listed(windows.run, spec)]
+        names = [name for name in wanted if name not in done]
+        ran = [done[name] for name in wanted if name in done]
         for first in range(0, len(names), CASES):
             results = windows.results(names[first : first + CASES])
             ran += results
@@ -319,6 +339,9 @@ def tests(wine, build, options):
                 with kept.open("a", encoding="utf-8") as file:
                     file.writelines(json.dumps(one, ensure_ascii=False) + "\n" for one in results)
             print(f"{first + len(results)} of {len(names)} tests", file=sys.stderr, flush=True)
+    except RuntimeError as error:
+        yield f"tests {spec}", str(error)
+        return
     finally:
         subprocess.run(["umount", "--lazy", there], check=False)
     wrong = [f"{one['name']}: {one['wrong']}" for one in ran if one["wrong"]]
@@ -326,7 +349,7 @@ def tests(wine, build, options):
     yield f"tests {spec}: {len(ran)}, {held} assertions", "\n".join(["", *wrong]) if wrong else None
     if options.here:
         def here(*words):
-            return subprocess.run([options.here, *words], capture_output=True, text=True, check=False).stdout
+            return subprocess.run([options.here, *words], capture_output=True, text=True, check=False)
         options.table.write_text(table_of(listed(here, spec), ran), encoding="utf-8")
 
 
@@ -337,6 +360,7 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, help="the build with the preset windows, its ZIP made by cpack")
     parser.add_argument("--vkformer", type=pathlib.Path, help="this machine's vkformer, to compare with")
     parser.add_argument("--tests", help="tests of vkformer_tests.exe to run, in Catch2's words")
+    parser.add_argument("--wine", help="this machine's Wine, if it is not in PATH")
     parser.add_argument("--results", type=pathlib.Path, help="a file of results, a line each, that is gone on with")
     parser.add_argument("--here", type=pathlib.Path, help="this machine's vkformer_tests: which tests there are")
     parser.add_argument("--table", type=pathlib.Path, help="where a table of tests goes, with --here")
@@ -350,14 +374,18 @@ def main():
         parser.error("--build is needed")
     if not options.folder and (options.vkformer or options.tests):
         parser.error("--vkformer and --tests need a --folder, whose Wine has Vulkan")
-    if not options.folder and not shutil.which("wine"):
-        parser.error("there is no wine (Debian: wine64); or name a --folder")
+    program = options.wine or shutil.which("wine")
+    if not options.folder and not program:
+        parser.error("there is no wine (Debian: wine); name one with --wine, or a --folder")
     if bool(options.here) != bool(options.table):
         parser.error("--here and --table belong together")
     failures = 0
     folder = options.folder.resolve() if options.folder else None
-    with Mounted(folder) if folder else contextlib.nullcontext():
-        wine = Wine(folder, options.build)
+    with contextlib.ExitStack() as stack:
+        if folder:
+            stack.enter_context(Mounted(folder))
+        wine = Wine(folder, options.build, program)
+        stack.callback(wine.end)
         parts = [umlauts(wine), host(wine, options.build)]
         if folder:
             parts.append(window(wine, options.build))
@@ -372,7 +400,6 @@ def main():
                     print(json.dumps({"check": title, "wrong": wrong}, ensure_ascii=False), flush=True)
                 else:
                     print(f"{'ok    ' if wrong is None else 'WRONG '} {title}" + (f": {wrong}" if wrong else ""), flush=True)
-        wine.end()
     return 1 if failures else 0
 
 
