@@ -84,7 +84,8 @@ TEST_CASE("the scores of generate() are what its answers' tokens add up to", "[d
     const auto model = must(models::load_encoder_decoder(goldens_dir() / name));
     std::vector<ScoredAnswer> answers = scored_answers(name, *model);
     // Renormalised, or with sources that are masked elsewhere than behind their ends: all of them.
-    constexpr std::array<std::string_view, 3> kOthers = {"marian/swish_d64_h4_opus", "marian/relu_d16_h1_h2_holes",
+    constexpr std::array<std::string_view, 4> kOthers = {"marian/swish_d64_h4_opus", "marian/relu_d16_h1_h2_holes",
+                                                         "encoder_decoders/pegasus_d15_untied_computed",
                                                          "encoder_decoders/bart_d24_scaled_relu_untied"};
     if (std::ranges::count(kOthers, name) > 0) return;
     REQUIRE(answers.size() >= 4);
