@@ -128,11 +128,11 @@ public:
     Result<void> check(const PrefixedText& text) const;    ///< the same
     Result<void> check(const TranslatedText& text) const;  ///< as of score()
 
-    /// How likely the model finds the translations, in order: `tokens` is what generate() would return had it chosen each of them, what the
-    /// decoder begins with and the end token included. One pass for many of like length. With the `likeliest` of so many tokens in each place,
-    /// 0 to 20. Errors: InvalidArgument (a blank text, more tokens than the model takes, a translation with characters that the model does
-    /// not write, a language that it does not know, more likeliest tokens than are told; says which text; nothing has run then), NotANumber,
-    /// DeviceLost, Vulkan, out of memory.
+    /// How likely the model finds the translations, in order: `tokens` is what generate() would return had it chosen each of them, what
+    /// the decoder begins with and the end token included. One pass for many of like length. With the `likeliest` of so many tokens in each
+    /// place, 0 to 20. Errors: InvalidArgument (a blank text, more tokens than the model takes, a translation with characters that the
+    /// model does not write, a language that it does not know, more likeliest tokens than are told; says which text; nothing has run then),
+    /// NotANumber, DeviceLost, Vulkan, out of memory.
     Result<std::vector<TextScores>> score(std::span<const TranslatedText> texts, std::uint32_t likeliest = 0,
                                           const Progress& progress = {});
 

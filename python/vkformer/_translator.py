@@ -180,9 +180,10 @@ class Translator(Model[_core.Translator]):
     ) -> TextScores | list[TextScores]:
         """How likely the model finds a translation: TextScores, or a list of them for several, in order.
 
-        One text may have several translations, and each has languages as of ``translate``. ``tokens`` are what ``translate`` would give, the start token first and
-        the end token last; ``log_probs`` are of all but the first, with so many of the ``likeliest`` in each place, at
-        most 20. Translations of like length go through the model together, in one pass.
+        One text may have several translations, and each has languages as of ``translate``. ``tokens`` are what
+        ``translate`` would give, the start token first and the end token last; ``log_probs`` are of all but the first, with
+        so many of the ``likeliest`` in each place, at most 20. Translations of like length go through the model together,
+        in one pass.
         Raises: InvalidArgumentError (a blank text, more tokens than the model takes, a translation that it cannot write;
         says which), ValueError (not as many translations as texts), NotANumberError, and as ``translate``.
         """

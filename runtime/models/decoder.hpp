@@ -205,8 +205,8 @@ struct DecoderWeights : AdapterSet {
         NormWeights query_norm, key_norm;  ///< of every head, [head_dim], or of all of them together; optional
         TensorData sinks;  ///< [heads], a score of each query that is no key's (AttentionMask::sinks); optional
         NormWeights attention_post_norm;  ///< of the attention's result, before the residual; optional
-        /// Before the feed-forward layers, or behind them; absent, with feed_forward_post_norm: there are none. Of parallel layers that have
-        /// one norm it is attention_norm.
+        /// Before the feed-forward layers, or behind them; absent, with feed_forward_post_norm: there are none. Of parallel layers that
+        /// have one norm it is attention_norm.
         NormWeights feed_forward_norm;
         Projection gate;                  ///< optional: down(f(gate(x)) · up(x)), else down(f(up(x)))
         Projection up, down;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// OLMo 2 (OLMo et al. 2024, arXiv 2501.00656) and 3 (2025, arXiv 2512.13961): norms behind attention and feed-forward layers, before what they
-// give is added, and norms over all heads of query and of key together. 3 has windows on three of four layers, whose positions are never
-// scaled.
+// OLMo 2 (OLMo et al. 2024, arXiv 2501.00656) and 3 (2025, arXiv 2512.13961): norms behind attention and feed-forward layers, before what
+// they give is added, and norms over all heads of query and of key together. 3 has windows on three of four layers, whose positions are
+// never scaled.
 #include "core/try.hpp"
 #include "models/decoder_loading.hpp"
 

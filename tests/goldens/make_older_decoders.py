@@ -4,8 +4,8 @@
 
     python3 tests/goldens/make_older_decoders.py [--out DIR] [case ...]
 
-Made with transformers 5.12.1, but for olmo3_yarn, which transformers 4.57.6 made: 5.12.1 scales the positions of layers with windows, too, which
-OLMo 3 was not trained with.
+Made with transformers 5.12.1, but for olmo3_yarn, which transformers 4.57.6 made: 5.12.1 scales the positions of layers with
+windows, too, which OLMo 3 was not trained with.
 """
 
 import argparse
