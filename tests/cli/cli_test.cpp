@@ -530,9 +530,9 @@ TEST_CASE("a model for another command is refused with that command's name", "[c
     refuses("translate -d cpu -m " + file,
             "is a GGUF file of a language model, supported: encoder–decoders (marian, bart");
     refuses("rerank -d cpu -m " + folder("encoders/bert_h20") + " a b", "\"architectures\" name no");
-    const TemporaryFolder pegasus;
-    std::ofstream(pegasus / "config.json") << R"({"model_type": "pegasus"})";
-    refuses("translate -d cpu -m " + pegasus.path().string() + " x", R"("model_type" is "pegasus", supported: enc)");
+    const TemporaryFolder unknown;
+    std::ofstream(unknown / "config.json") << R"({"model_type": "prophetnet"})";
+    refuses("translate -d cpu -m " + unknown.path().string() + " x", R"("model_type" is "prophetnet", supported: enc)");
     const Outcome vit = run("generate -d cpu -m " + folder("vision/vit") + " x");
     CHECK(vit.exit_code == 2);
     CHECK(vit.err.ends_with("are for vkformer classify and embed\n"));
