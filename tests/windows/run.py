@@ -241,21 +241,24 @@ class TestProgram:
         assertions held in all of them."""
         self.names.write_text("".join(re.sub(r"[\\,]", r"\\\g<0>", name) + "\n" for name in names), encoding="utf-8")
         self.report.unlink(missing_ok=True)
+        # Catch2 takes what begins with a slash for an option on Windows; Wine's drive Z is the folder.
+        names_file, report_file = (f"Z:{self.wine.inside(path)}" for path in (self.names, self.report))
+        report, said = None, "it took more than an hour"
         try:
-            self.run("--input-file", self.wine.inside(self.names), "--reporter", "xml", "--out", self.wine.inside(self.report))
+            done = self.run("--input-file", names_file, "--reporter", "xml", "--out", report_file)
+            said = f"the program ended with {done.returncode}: {(done.stdout + done.stderr).strip()[-500:]}"
             report = xml.etree.ElementTree.parse(self.report).getroot()
         except subprocess.TimeoutExpired:
             self.wine.kill()
-            report = None
         except (OSError, xml.etree.ElementTree.ParseError):
-            report = None
+            pass
         cases = [] if report is None else list(report.iter("TestCase"))
         if len(cases) == len(names):
             found = [{"name": case.get("name"), "file": case.get("filename"), "wrong": failure_of(case)} for case in cases]
             found[-1]["assertions"] = int(report.findall("OverallResults")[-1].get("successes"))
             return found
         if len(names) == 1:
-            return [{"name": names[0], "file": None, "wrong": "the program ended, or took more than an hour"}]
+            return [{"name": names[0], "file": None, "wrong": said}]
         return [result for name in names for result in self.results([name])]
 
 
