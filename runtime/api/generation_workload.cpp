@@ -14,7 +14,6 @@ Result<std::vector<tuning::Workload>> generation_workload(const models::EncoderD
     constexpr std::uint32_t kTokens = 16;
     const auto limits = model.limits();
     models::GenerationConfig config = generation;
-    config.rules.forced_first = -1;  // one measurement serves all target languages
     config.max_steps = static_cast<std::uint32_t>(std::min<std::uint64_t>(kTokens, limits.target_len));
     const auto source_len = static_cast<std::uint32_t>(std::min<std::uint64_t>(kTokens, limits.source_len));
     const models::DecodeLayout layout = {.batch = 1,
