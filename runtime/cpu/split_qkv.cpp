@@ -14,7 +14,7 @@ namespace vkformer::cpu {
 // query = the first heads of qkv, normed and turned; key_cache[b, starts[b] + i] = the next kv_heads, likewise, value_cache[…] = the last ones.
 // qkv: [batch, len, heads + 2 · kv_heads, head_dim], caches: [batch, capacity, kv_heads, head_dim] or in pages, positions outside which
 // are not written; table: [positions, rotary_dim], positions outside which give NaN, or absent: nothing is turned; `starts` may be absent: 0.
-// Gains: [head_dim], or none: no norm.
+// Gains: [head_dim], or none: no norm. norms_values: values are normed, too, without gains.
 template <std::floating_point T>
 void execute(const graph::SplitQkv& op, const Operands<T>& operands) {
     const std::size_t len = operands.dim(op.qkv, 1), heads = operands.dim(op.query, 2), d = operands.width(op.qkv);
@@ -52,7 +52,12 @@ void execute(const graph::SplitQkv& op, const Operands<T>& operands) {
         if (!row) continue;
         for (std::size_t h = 0; h < kv_heads; ++h) {
             place(head(heads + h), key_gain, position, row_of(key_cache, *row * kv_heads + h, d));
-            std::ranges::copy(head(heads + kv_heads + h), row_of(value_cache, *row * kv_heads + h, d).begin());
+            const std::span<const T> value = head(heads + kv_heads + h);
+            const std::span<T> stored = row_of(value_cache, *row * kv_heads + h, d);
+            if (op.norms_values)
+                rms_norm<T>(value, {}, 0, static_cast<T>(op.norm_eps), stored);
+            else
+                std::ranges::copy(value, stored.begin());
         }
     }
 }

@@ -96,8 +96,8 @@ Result<Value> soft_cap(Graph& graph, Value x, float cap);
 /// SwiGLU of gpt-oss (OpenAI 2025, arXiv 2508.10925).
 Result<Value> gated_activation(Graph& graph, Value gate, Value up, Activation activation, const GateClamp& clamp = {});
 
-/// y = a + b, elementwise, equal shapes and dtypes.
-Result<Value> add(Graph& graph, Value a, Value b);
+/// y = scale · (a + b), elementwise, equal shapes and dtypes.
+Result<Value> add(Graph& graph, Value a, Value b, float scale = 1);
 
 /// y = [a | b] along the last dimension. a float [… , m], b [… , n] of a's dtype, all other dimensions equal → [… , m + n].
 Result<Value> concat(Graph& graph, Value a, Value b);
@@ -273,15 +273,17 @@ Result<Value> selective_scan(Graph& graph, Value xbc, Value steps, Value rates, 
 Result<void> cache_append(Graph& graph, Value x, Value starts, Value cache, Value pages = {});
 
 /// RMS norms of each head of the queries and keys before they are turned (Qwen 3, Gemma 3): gains float [head_dim] or both absent, eps and
-/// gain_offset as rms_norm has them.
+/// gain_offset as rms_norm has them. `values`, which asks for gains of the others: each head of the values is normed as well, without gains
+/// (Gemma 4).
 struct HeadNorms {
     Value query_gain, key_gain;
     float eps = 1e-6f, gain_offset = 0;
+    bool values = false;
 };
 
 /// What a product with the joined weights of query, key and value needs before attention, in one node: of the heads of qkv
 /// [batch, len, heads + 2 · kv_heads, head_dim] the first are the query, turned as rope turns them; the next kv_heads, turned, are
-/// appended to key_cache and the last as they are to value_cache, as cache_append does it. Both caches are states
+/// appended to key_cache and the last, not turned, to value_cache, as cache_append does it. Both caches are states
 /// [batch, capacity, kv_heads, head_dim], or with `pages` [pages, kPageLen, kv_heads, head_dim], of qkv's dtype, f32 or f16; table and
 /// starts as rope has them, but an absent table turns nothing; `norms` come before the turns → query [batch, len, heads, head_dim].
 Result<Value> split_qkv(Graph& graph, Value qkv, Value table, Value starts, Value key_cache, Value value_cache,

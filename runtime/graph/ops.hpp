@@ -175,10 +175,12 @@ struct SoftCap {
     }
 };
 
+/// y = scale · (a + b)
 struct Add {
     static constexpr std::string_view kName = "add";
     static constexpr bool kIsRowWise = true;
     Value a, b, y;
+    float scale = 1;
     static void operands(auto& self, auto&& visit) {
         visit("a", self.a, Access::read);
         visit("b", self.b, Access::read);
@@ -522,6 +524,7 @@ struct SplitQkv {
     RopePairing pairing = RopePairing::halves;
     float norm_eps = 0;          ///< with gains
     float norm_gain_offset = 0;  ///< likewise
+    bool norms_values = false;   ///< likewise, the heads of values too, whose gains are 1
     static void operands(auto& self, auto&& visit) {
         visit("qkv", self.qkv, Access::read);
         visit("query_gain", self.query_gain, Access::read);

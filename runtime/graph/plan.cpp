@@ -81,11 +81,11 @@ bool fuse_activation(const Fusion& pass, std::size_t index) {
     return pass.replace(index, producer, fused, nodes[producer].name);
 }
 
-/// add(linear(x), r) → linear with residual r. The linear moves to where the add was, so that r is known by then.
+/// add(linear(x), r) that is not scaled → linear with residual r. The linear moves to where the add was, so that r is known by then.
 bool fuse_residual(const Fusion& pass, std::size_t index) {
     const auto& [graph, rules, uses, nodes, dropped] = pass;
     const auto* const add = std::get_if<Add>(&nodes[index].op);
-    if (!add || add->a == add->b) return false;
+    if (!add || add->scale != 1 || add->a == add->b) return false;
     for (const auto& [x, other] : {std::pair{add->a, add->b}, std::pair{add->b, add->a}}) {
         if (!is_plain_activation(graph, x)) continue;
         if (uses.readers[x.id].size() != 1 || uses.writers[x.id].size() != 1) continue;
@@ -121,7 +121,7 @@ bool fuse_gate(const Fusion& pass, std::size_t index) {
     return pass.replace(index, producer, fused, nodes[producer].name);
 }
 
-/// norm(add(a, b)) → norm with residual, which also writes the sum where somebody else reads it (pre-norm).
+/// norm(add(a, b)), not scaled → norm with residual, which also writes the sum where somebody else reads it (pre-norm).
 template <class Norm>
 bool fuse_norm(const Fusion& pass, std::size_t index) {
     const auto& [graph, rules, uses, nodes, dropped] = pass;
@@ -131,7 +131,8 @@ bool fuse_norm(const Fusion& pass, std::size_t index) {
     if (uses.writers[id].size() != 1) return false;
     const std::size_t producer = uses.writers[id].front();
     const auto* const add = std::get_if<Add>(&nodes[producer].op);
-    if (!add || dropped[producer] || add->a == add->b || reads_state(graph, nodes[producer].op)) return false;
+    if (!add || add->scale != 1 || dropped[producer] || add->a == add->b || reads_state(graph, nodes[producer].op))
+        return false;
     const auto& readers = uses.readers[id];
     if (std::ranges::any_of(readers, [&](std::size_t reader) { return reader < index; })) return false;
     Norm fused = *norm;

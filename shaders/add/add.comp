@@ -1,6 +1,6 @@
 #version 460
 // SPDX-License-Identifier: MIT
-// y[i] = a[i] + b[i]. a, b, y: [count]; storage as lib/storage.glsl says, arithmetic in float32.
+// y[i] = scale · (a[i] + b[i]). a, b, y: [count]; storage as lib/storage.glsl says, arithmetic in float32.
 // One workgroup per 4 · gl_WorkGroupSize.x consecutive elements; an invocation owns four of them, a workgroup's size apart,
 // so that neighbours read neighbours.
 #extension GL_GOOGLE_include_directive : require
@@ -18,6 +18,6 @@ void main() {
     const uint first = linear_workgroup() * gl_WorkGroupSize.x * kAddElementsPerInvocation;
     for (uint k = 0; k < kAddElementsPerInvocation; ++k) {
         const uint i = first + k * gl_WorkGroupSize.x + gl_LocalInvocationIndex;
-        if (i < p.count) STORE(y, i, LOAD(a, i) + LOAD(b, i));
+        if (i < p.count) STORE(y, i, p.scale * (LOAD(a, i) + LOAD(b, i)));
     }
 }

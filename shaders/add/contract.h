@@ -6,7 +6,8 @@ SHARED_BEGIN
 const uint kAddA = 0, kAddB = 1, kAddY = 2;
 const uint kAddElementsPerInvocation = 4;
 struct AddPush {
-    uint count;  // elements
+    uint count;   // elements
+    float scale;  // of the sums
 };
 SHARED_END
 #endif

@@ -10,7 +10,7 @@ const uint kSplitQkvWords = 9;         // in place of Starts and Pages
 const uint kSplitQkvHasStarts = 1;    // specialization constant; 0: every sequence starts at position 0
 const uint kSplitQkvHasTable = 2;     // specialization constant; 0: nothing is turned, rotary_dim and positions mean nothing
 const uint kSplitQkvInterleaved = 3;  // specialization constant; 1: pair k is (2k, 2k + 1), 0: (k, k + rotary_dim / 2)
-const uint kSplitQkvHasNorms = 4;     // specialization constant; 0: the gains are absent, eps and gain_offset mean nothing
+const uint kSplitQkvHasNorms = 4;     // specialization constant; 0: the gains are absent, eps and gain_offset mean nothing; 2: values are normed, too
 const uint kSplitQkvHasPages = 5;     // specialization constant; 0: the caches are not in pages
 const uint kSplitQkvMaxHeads = 8;     // of a workgroup
 struct SplitQkvPush {

@@ -3,7 +3,7 @@
 // Parts qkv[b, i]: the first `heads` heads, turned as rope/rope.comp turns them, to query[b, i]; the next kv_heads, likewise, to
 // key_cache[b, starts[b] + i], the last kv_heads as they are to value_cache[b, starts[b] + i]. A position outside the table gives NaN
 // and reads nothing, one outside the caches is not written to them. With norms the heads of queries and keys are normed before, each
-// with (gain[i] + gain_offset) · x[i] / √(mean(x²) + eps).
+// with (gain[i] + gain_offset) · x[i] / √(mean(x²) + eps); those of values, if they are, too, with a factor of 1.
 // qkv: [batch, len, heads + 2 · kv_heads, head_dim], query: [batch, len, heads, head_dim], caches: [batch, capacity, kv_heads,
 // head_dim] or in pages (lib/pages.glsl), gains: [head_dim]; storage as lib/storage.glsl says; table: f32 [positions, rotary_dim] or absent; starts: i32 [batch] or absent (0).
 // Su et al. 2021, eq. 34. One dispatch in place of the five that two turns, two appends and a split would be: of a decode step's
@@ -68,9 +68,10 @@ Place place_of(uint head, uint token, uint cache_row) {
     return Place(head < p.heads + p.kv_heads ? KEYS : VALUES, first);
 }
 
-// The factor of element i of a head of queries or keys.
+// The factor of element i of a head.
 float norm_of(uint head, uint first_head, uint i) {
     if (HAS_NORMS == 0) return 1.0;
+    if (head >= p.heads + p.kv_heads) return HAS_NORMS == 2 ? head_scale[head - first_head] : 1.0;
     const float gain = head < p.heads ? LOAD(query_gain, i) : LOAD(key_gain, i);
     return (gain + p.gain_offset) * head_scale[head - first_head];
 }
@@ -90,7 +91,7 @@ void main() {
     const bool known = HAS_TABLE == 0 || position < p.positions;
     const uint half_dim = HAS_TABLE == 1 ? p.rotary_dim / 2 : 0;
 
-    const uint normed_heads = HAS_NORMS == 1 ? p.heads + p.kv_heads : 0;
+    const uint normed_heads = HAS_NORMS == 2 ? all_heads : HAS_NORMS == 1 ? p.heads + p.kv_heads : 0;
     for (uint head = first_head; head < min(end_head, normed_heads); ++head) {
         const uint from = (token * all_heads + head) * p.head_dim;
         float squares = 0.0;
@@ -101,7 +102,7 @@ void main() {
         const float mean = workgroup_sum(squares) / float(p.head_dim);
         if (gl_LocalInvocationIndex == 0) head_scale[head - first_head] = inversesqrt(mean + p.eps);
     }
-    if (HAS_NORMS == 1) barrier();
+    if (HAS_NORMS >= 1) barrier();
 
     if (first_head < turned_heads) {
         const uint angles = known ? position * p.rotary_dim : 0;
@@ -126,7 +127,7 @@ void main() {
         for (uint i = (turned ? 2 * half_dim : 0) + gl_LocalInvocationIndex; i < p.head_dim; i += gl_WorkGroupSize.x)
             put(place, i,
                 known || !turned
-                    ? LOAD(qkv, from + i) * (head < normed_heads ? norm_of(head, first_head, i) : 1.0)
+                    ? LOAD(qkv, from + i) * norm_of(head, first_head, i)
                     : NOT_A_NUMBER);
     }
 }

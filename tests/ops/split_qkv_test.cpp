@@ -4,6 +4,7 @@
 #include "support/backends.hpp"
 #include "support/catch.h"
 #include "support/op_case.hpp"
+#include "support/refused.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -17,7 +18,7 @@ struct SplitSizes {
 };
 
 void run_split(graph::Backend& backend, DType dtype, RopePairing pairing, const SplitSizes& s, std::uint64_t positions,
-               std::vector<std::int32_t> starts, bool norms = false) {
+               std::vector<std::int32_t> starts, bool norms = false, bool norms_values = false) {
     OpCase c;
     const Value qkv = c.floats("qkv", dtype, {s.batch, s.len, s.heads + 2 * s.kv_heads, s.dim});
     const Shape cache_shape{s.batch, s.capacity, s.kv_heads, s.dim};
@@ -31,7 +32,7 @@ void run_split(graph::Backend& backend, DType dtype, RopePairing pairing, const 
         table = *made;
     }
     const Value start = starts.empty() ? Value{} : c.ints("starts", {s.batch}, std::move(starts));
-    graph::HeadNorms gains{.eps = 1e-5f, .gain_offset = 0.5f};
+    graph::HeadNorms gains{.eps = 1e-5f, .gain_offset = 0.5f, .values = norms_values};
     if (norms) {
         gains.query_gain = c.floats("query_gain", dtype, {s.dim});
         gains.key_gain = c.floats("key_gain", dtype, {s.dim});
@@ -76,6 +77,16 @@ TEST_CASE("split_qkv norms the heads of queries and keys first", "[op][split_qkv
     CAPTURE(backend.name(), to_string(dtype), s.batch, s.len, s.capacity, s.heads, s.kv_heads, s.dim, s.rotary_dim);
     run_split(backend, dtype, RopePairing::halves, s, s.capacity, std::vector<std::int32_t>(s.batch, 1), true);
     run_split(backend, dtype, RopePairing::interleaved, s, s.capacity, {}, true);
+    run_split(backend, dtype, RopePairing::halves, s, s.capacity, {}, true, true);
+}
+
+TEST_CASE("split_qkv norms values where it norms the others, and there alone", "[op][split_qkv][errors]") {
+    OpCase c;
+    const Value qkv = c.floats("qkv", DType::f32, {1, 1, 4, 6});
+    const Value keys = c.state("keys", DType::f32, {1, 3, 1, 6}, std::vector<float>(18)),
+                values = c.state("values", DType::f32, {1, 3, 1, 6}, std::vector<float>(18));
+    check_refused(split_qkv(c.graph, qkv, {}, {}, keys, values, RopePairing::halves, {.values = true}),
+                  ErrorCode::InvalidArgument, "query_gain");
 }
 
 TEST_CASE("split_qkv leaves out what lies outside the caches, and knows no angle outside the table",

@@ -42,21 +42,22 @@ Result<Case> soft_cap_case(const Family::Dims& shape, const Types& types) {
                 }};
 }
 
-Result<Case> add_case(const Family::Dims& shape, const Types& types) {
+Result<Case> add_case(const Family::Dims& shape, const Types& types, float scale) {
     const DType dtype = types.x;
     const double elements = static_cast<double>(shape[0] * shape[1]);
-    return Case{
-        .op = "add",
-        .shape = to_text(shape),
-        .dtype = types.name(),
-        .work = {.flops = elements, .read = bytes_of(dtype, 2 * elements), .written = bytes_of(dtype, elements)},
-        .build = [=](CaseBuilder& builder) -> Result<void> {
-            VKFORMER_TRY(const auto a, builder.input("a", dtype, {shape[0], shape[1]}));
-            VKFORMER_TRY(const auto b, builder.input("b", dtype, {shape[0], shape[1]}));
-            VKFORMER_TRY(const auto y, graph::add(builder.graph, a, b));
-            builder.result(y);
-            return {};
-        }};
+    return Case{.op = "add",
+                .shape = to_text(shape),
+                .dtype = types.name(),
+                .work = {.flops = (scale == 1 ? 1 : 2) * elements,
+                         .read = bytes_of(dtype, 2 * elements),
+                         .written = bytes_of(dtype, elements)},
+                .build = [=](CaseBuilder& builder) -> Result<void> {
+                    VKFORMER_TRY(const auto a, builder.input("a", dtype, {shape[0], shape[1]}));
+                    VKFORMER_TRY(const auto b, builder.input("b", dtype, {shape[0], shape[1]}));
+                    VKFORMER_TRY(const auto y, graph::add(builder.graph, a, b, scale));
+                    builder.result(y);
+                    return {};
+                }};
 }
 
 Result<Case> embedding_case(const Family::Dims& shape, const Types& types) {
@@ -231,13 +232,22 @@ void add_elementwise_cases(std::vector<Family>& families) {
                         .shapes = {{1, 256000}},
                         .gpu_shapes = {{512, 256000}},
                         .make = soft_cap_case});
-    families.push_back({.name = "add",
-                        .op = "add",
-                        .dims = "rows x width",
-                        .types = {DType::f32, DType::f16},
-                        .shapes = {{1, 576}, {512, 576}},
-                        .gpu_shapes = {{4096, 4096}},
-                        .make = add_case});
+    families.push_back(
+        {.name = "add",
+         .op = "add",
+         .dims = "rows x width",
+         .types = {DType::f32, DType::f16},
+         .shapes = {{1, 576}, {512, 576}},
+         .gpu_shapes = {{4096, 4096}},
+         .make = [](const Family::Dims& shape, const Types& types) { return add_case(shape, types, 1); }});
+    families.push_back(
+        {.name = "scaled_add",
+         .op = "add",
+         .dims = "rows x width",
+         .types = {DType::f32, DType::f16},
+         .shapes = {{512, 576}},
+         .gpu_shapes = {{4096, 4096}},
+         .make = [](const Family::Dims& shape, const Types& types) { return add_case(shape, types, 0.6f); }});
     std::vector<Types> tables = weight_types();
     tables.insert(tables.end(), {{DType::f16, DType::f16, DType::f32},
                                  {DType::f32, DType::f32, DType::f16},

@@ -65,7 +65,7 @@ Result<Value> split_qkv(Graph& graph, Value qkv, Value table, Value starts, Valu
     if (table) {
         VKFORMER_CHECK(check_rope_table(check, graph, "qkv", table, all[3]));
     }
-    if (norms.query_gain || norms.key_gain) {
+    if (norms.query_gain || norms.key_gain || norms.values) {
         for (const auto& [name, gain] : {std::pair{"query_gain", norms.query_gain}, {"key_gain", norms.key_gain}}) {
             VKFORMER_CHECK(check_like(check, graph, name, gain, "qkv", qkv));
             VKFORMER_CHECK(check.shape(name, gain, {all[3]}, "dim of qkv"));
@@ -90,7 +90,8 @@ Result<Value> split_qkv(Graph& graph, Value qkv, Value table, Value starts, Valu
                             .value_cache = value_cache,
                             .pairing = pairing,
                             .norm_eps = norms.eps,
-                            .norm_gain_offset = norms.gain_offset});
+                            .norm_gain_offset = norms.gain_offset,
+                            .norms_values = norms.values});
     return query;
 }
 

@@ -31,15 +31,17 @@ Result<Value> soft_cap(Graph& graph, Value x, float cap) {
     return y;
 }
 
-Result<Value> add(Graph& graph, Value a, Value b) {
+Result<Value> add(Graph& graph, Value a, Value b, float scale) {
     const OperandCheck check(graph, Add::kName);
     VKFORMER_CHECK(check.floats("a", a));
     VKFORMER_CHECK(check_like(check, graph, "b", b, "a", a));
     VKFORMER_CHECK(check.shape("b", b, graph.shape(a), "as a"));
+    if (!std::isfinite(scale))
+        return check.error(ErrorCode::InvalidArgument, "scale is " + std::to_string(scale) + ", expected a number");
 
     const Shape shape = graph.shape(a);
     VKFORMER_TRY(const Value y, graph.activation(Add::kName, graph.dtype(a), shape));
-    graph.add_node(Add{.a = a, .b = b, .y = y});
+    graph.add_node(Add{.a = a, .b = b, .y = y, .scale = scale});
     return y;
 }
 

@@ -7,7 +7,7 @@
 namespace vkformer::vulkan {
 namespace {
 
-static_assert(sizeof(shaders::AddPush) == 4);
+static_assert(sizeof(shaders::AddPush) == 8);
 
 Result<DispatchPlan> plan(const graph::Add& op, const KernelContext& context) {
     const std::uint64_t count = context.graph.shape(op.y).element_count();
@@ -19,7 +19,7 @@ Result<DispatchPlan> plan(const graph::Add& op, const KernelContext& context) {
         .bind(shaders::kAddB, op.b)
         .bind(shaders::kAddY, op.y)
         .set(shaders::kWorkgroupConstant, kElementsWorkgroup);
-    dispatch.push.set(shaders::AddPush{.count = static_cast<std::uint32_t>(count)});
+    dispatch.push.set(shaders::AddPush{.count = static_cast<std::uint32_t>(count), .scale = op.scale});
     return DispatchPlan(std::move(dispatch));
 }
 

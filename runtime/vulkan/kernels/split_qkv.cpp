@@ -42,7 +42,7 @@ Result<Dispatch> dispatch_split_qkv(const graph::SplitQkv& op, const ShaderFamil
         .set(shaders::kSplitQkvHasStarts, !!op.starts)
         .set(shaders::kSplitQkvHasTable, !!op.table)
         .set(shaders::kSplitQkvInterleaved, op.pairing == graph::RopePairing::interleaved)
-        .set(shaders::kSplitQkvHasNorms, !!op.query_gain)
+        .set(shaders::kSplitQkvHasNorms, (op.query_gain ? 1u : 0u) + (op.norms_values ? 1u : 0u))
         .set(shaders::kSplitQkvHasPages, !!op.pages);
     dispatch.push.set(shaders::SplitQkvPush{
         .tokens = static_cast<std::uint32_t>(tokens),
