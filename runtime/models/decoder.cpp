@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <map>
 #include <memory>
+#include <numbers>
 #include <span>
 #include <utility>
 
@@ -53,6 +54,7 @@ public:
           layout_(layout),
           lengths_(lengths),
           rope_tables_(model.config_.ropes.size()),
+          keys_values_(model.config_.layers.size()),
           adapters_(graph, layout.dtype, layout.adapter_scales) {}
 
     Result<Value> embed(Value tokens, Value starts, Value types = {}) {
@@ -70,7 +72,11 @@ public:
             VKFORMER_TRY(x, graph::positional_embedding(graph_, x, positions, starts));
         }
         name_ = "embedding";
-        return weights_.embedding_norm ? norm("norm", weights_.embedding_norm, x) : Result<Value>(x);
+        if (weights_.embedding_norm) {
+            VKFORMER_TRY(x, norm("norm", weights_.embedding_norm, x));
+        }
+        for (const LayerEmbeddings& part : weights_.layer_embeddings) VKFORMER_CHECK(embed_for_layers(part, tokens, x));
+        return x;
     }
 
     Result<Value> layer(std::size_t index, Value x, Value starts) {
@@ -86,7 +92,7 @@ public:
         graph_.set_scope(name_ + ".attention");
         VKFORMER_TRY(const Value sum, graph::add(graph_, x, seen));
         VKFORMER_TRY(const Value y, norm("attention_norm", w.attention_norm, sum));
-        VKFORMER_TRY(const Value outer, feed_forward(w, y));
+        VKFORMER_TRY(const Value outer, feed_forward(w, y, y));
         graph_.set_scope(name_ + ".feed_forward");
         VKFORMER_TRY(const Value total, graph::add(graph_, y, outer));
         return norm("feed_forward_norm", w.feed_forward_norm, total);
@@ -102,7 +108,7 @@ public:
         VKFORMER_TRY(const Value seen, mixed(index, normed, starts));
         graph_.set_scope(name_ + ".attention");
         VKFORMER_TRY(const Value sum, graph::add(graph_, x, seen));
-        VKFORMER_TRY(const Value outer, feed_forward(w, inner));
+        VKFORMER_TRY(const Value outer, feed_forward(w, inner, x));
         graph_.set_scope(name_ + ".feed_forward");
         return graph::add(graph_, sum, outer);
     }
@@ -114,12 +120,16 @@ public:
         if (!w.feed_forward_norm && !w.feed_forward_post_norm) return middle;
         VKFORMER_TRY(const Value inner, w.feed_forward_norm ? norm("feed_forward_norm", w.feed_forward_norm, middle)
                                                             : Result<Value>(middle));
-        VKFORMER_TRY(Value y, feed_forward(w, inner));
+        VKFORMER_TRY(Value y, feed_forward(w, inner, middle));
         if (w.feed_forward_post_norm) {
             VKFORMER_TRY(y, norm("feed_forward_post_norm", w.feed_forward_post_norm, y));
         }
         graph_.set_scope(name_ + ".feed_forward");
-        return graph::add(graph_, middle, y);
+        if (!w.embedding_gate) return graph::add(graph_, middle, y, w.scale);
+        VKFORMER_TRY(const Value outer, graph::add(graph_, middle, y));
+        VKFORMER_TRY(y, layer_embedding(index, outer));
+        graph_.set_scope(name_ + ".embedding");
+        return graph::add(graph_, outer, y, w.scale);
     }
 
     /// x + attention(norm(x)), or its like
@@ -171,14 +181,14 @@ public:
         const DType stored = layout_.cache == CacheFormat::q8_0 ? DType::q8_0 : layout_.dtype;
         const bool in_pages = layout_.pages > 0;
         const std::uint64_t pages = is_windows(index) ? layout_.window_pages : layout_.pages;
-        const Shape shape{in_pages ? pages : rows, in_pages ? graph::kPageLen : layout_.capacity, config_.kv_heads,
-                          config_.head_dim};
+        const std::uint64_t heads = kv_heads(index), width = head_dim(index);
+        const Shape shape{in_pages ? pages : rows, in_pages ? graph::kPageLen : layout_.capacity, heads, width};
         VKFORMER_TRY(const Value state,
                      graph_.state(std::string(what) + "_cache." + std::to_string(index), stored, shape));
         caches_.push_back(state);
         if (in_pages || rows == layout_.rows) return state;
         // As one row: what is behind the first is beyond any position.
-        return graph_.reshape(state, {1, rows * layout_.capacity, config_.kv_heads, config_.head_dim});
+        return graph_.reshape(state, {1, rows * layout_.capacity, heads, width});
     }
 
     const std::vector<Value>& caches() const noexcept { return caches_; }
@@ -198,6 +208,9 @@ public:
         return x;
     }
 
+    /// Whether the layer's keys and values are its own.
+    bool has_cache(std::size_t index) const { return !config_.layers[index].shared_cache; }
+
     /// What the layers gave on request; `hidden` is behind the last of them and the norm.
     LayerValues take_kept(Value hidden) {
         if (layout_.layers.hidden) keep_output(graph_, hidden, kept_.hidden);
@@ -205,6 +218,55 @@ public:
     }
 
 private:
+    struct KeysValues {
+        Value keys, values;
+    };
+
+    std::uint32_t kv_heads(std::size_t index) const { return config_.kv_heads_of(config_.layers[index]); }
+    std::uint32_t head_dim(std::size_t index) const { return config_.head_dim_of(config_.layers[index]); }
+
+    /// Of the tokens, whose embeddings are x, what layer_embedding() takes the rows of its layer from.
+    Result<void> embed_for_layers(const LayerEmbeddings& w, Value tokens, Value x) {
+        name_ = "layer_embeddings." + std::to_string(layer_embeddings_.size());
+        graph_.set_scope(name_);
+        VKFORMER_TRY(const Value table, graph_.weight(name_ + ".table", w.table, storage_of(w.table)));
+        const std::uint64_t width = weights_.layer_embedding_norm.gain.shape.element_count();
+        const auto half = static_cast<float>(std::numbers::sqrt2 / 2);
+        VKFORMER_TRY(const Value own, graph::embedding(graph_, tokens, table,
+                                                       half * std::sqrt(static_cast<float>(width)), layout_.dtype));
+        VKFORMER_TRY(const Value seen, project("projection", w.projection, x));
+        const std::uint64_t rows = graph_.shape(own).element_count() / width;
+        VKFORMER_TRY(const Value own_rows, graph_.reshape(own, {rows, width}));
+        VKFORMER_TRY(const Value seen_rows, graph_.reshape(seen, {rows, width}));
+        VKFORMER_TRY(const NormWeights scaled, scaled_norm(weights_.layer_embedding_norm, half));
+        // The projection is multiplied by 1/√hidden_size before its norm.
+        const float eps = config_.norm_eps * static_cast<float>(config_.hidden_size);
+        VKFORMER_TRY(const Value normed, norm("norm", scaled, seen_rows, eps));
+        graph_.set_scope(name_);
+        VKFORMER_TRY(layer_embeddings_.emplace_back(), graph::add(graph_, normed, own_rows));
+        return {};
+    }
+
+    /// What the layer's own embeddings of the tokens add to its result x.
+    Result<Value> layer_embedding(std::size_t index, Value x) {
+        const DecoderWeights::Layer& w = weights_.layers[index];
+        VKFORMER_TRY(const Value gate, project("embedding_gate", w.embedding_gate, x));
+        std::size_t part = 0;
+        std::uint64_t first = 0;  // layer of the part
+        const auto layers_of = [&](std::size_t i) {
+            return weights_.layer_embeddings[i].table.shape[1] / graph_.shape(layer_embeddings_[i]).back();
+        };
+        while (index >= first + layers_of(part)) first += layers_of(part++);
+        std::vector<std::int32_t> rows(std::size_t{layout_.rows} * layout_.len);
+        for (std::size_t token = 0; token < rows.size(); ++token)
+            rows[token] = static_cast<std::int32_t>(token * layers_of(part) + index - first);
+        VKFORMER_TRY(const Value places, graph::constant(graph_, "rows", {layout_.rows, layout_.len}, std::move(rows)));
+        VKFORMER_TRY(const Value own, graph::embedding(graph_, places, layer_embeddings_[part]));
+        VKFORMER_TRY(const Value gated, graph::gated_activation(graph_, gate, own, config_.activation));
+        VKFORMER_TRY(const Value y, project("embedding_output", w.embedding_output, gated));
+        return norm("embedding_norm", w.embedding_norm, y);
+    }
+
     /// The hidden state that x stands for.
     Result<void> keep_hidden(Value x) {
         if (config_.residual_scale != 1) {
@@ -296,16 +358,16 @@ private:
         return adapters_.add(scope, parts, x, y);
     }
 
-    /// One projection split into heads, normed all together or each by itself: [rows, len, count, head_dim].
-    Result<Value> heads(std::string_view what, const Projection& w, const NormWeights& norms, std::uint32_t count,
-                        Value x) {
-        VKFORMER_TRY(Value y, project(what, w, x));
+    /// A projection's result split into heads, normed all together or each by itself: [rows, len, count, width].
+    Result<Value> heads(std::string_view what, const NormWeights& norms, std::uint32_t count, std::uint32_t width,
+                        Value y) {
         const std::string name = std::string(what) + "_norm";
-        if (has_wide_norm(norms)) {
+        const bool is_wide = has_wide_norm(norms, width);
+        if (is_wide) {
             VKFORMER_TRY(y, norm(name, norms, y));
         }
-        VKFORMER_TRY(y, graph_.reshape(y, {layout_.rows, layout_.len, count, config_.head_dim}));
-        return norms && !has_wide_norm(norms) ? norm(name, norms, y) : Result<Value>(y);
+        VKFORMER_TRY(y, graph_.reshape(y, {layout_.rows, layout_.len, count, width}));
+        return norms && !is_wide ? norm(name, norms, y) : Result<Value>(y);
     }
 
     Result<Value> place(std::string_view what, const DecoderConfig::Layer& layer, Value x, Value starts) {
@@ -327,7 +389,35 @@ private:
         return rope_tables_[index];
     }
 
-    bool has_wide_norm(const NormWeights& w) const { return w && w.gain.shape.element_count() != config_.head_dim; }
+    static bool has_wide_norm(const NormWeights& w, std::uint32_t head_dim) {
+        return w && w.gain.shape.element_count() != head_dim;
+    }
+
+    /// [rows, len, heads, head_dim]
+    Result<Value> query_of(std::size_t index, Value x, Value starts) {
+        const DecoderWeights::Layer& w = weights_.layers[index];
+        VKFORMER_TRY(const Value rows, project("query", w.query, x));
+        VKFORMER_TRY(const Value query, heads("query", w.query_norm, config_.heads, head_dim(index), rows));
+        return place("query", config_.layers[index], query, starts);
+    }
+
+    /// [rows, len, kv_heads, head_dim]
+    Result<KeysValues> keys_values_of(std::size_t index, Value x, Value starts) {
+        const DecoderWeights::Layer& w = weights_.layers[index];
+        const std::uint32_t count = kv_heads(index), width = head_dim(index);
+        KeysValues both;
+        VKFORMER_TRY(const Value rows, project("key", w.key, x));
+        VKFORMER_TRY(const Value key, heads("key", w.key_norm, count, width, rows));
+        // Values without a projection of their own are the keys', before their norm.
+        VKFORMER_TRY(const Value values, w.value ? project("value", w.value, x) : Result<Value>(rows));
+        VKFORMER_TRY(both.values, heads("value", {}, count, width, values));
+        if (config_.norms_values) {
+            graph_.set_scope(name_ + ".value_norm");
+            VKFORMER_TRY(both.values, graph::rms_norm(graph_, both.values, {}, config_.norm_eps));
+        }
+        VKFORMER_TRY(both.keys, place("key", config_.layers[index], key, starts));
+        return both;
+    }
 
     /// y[token, h] = W_h · x[token, h]     x: [rows, len, heads, in], weight: the heads' matrices, one behind the other, [heads · out, in].
     Result<Value> multiply_heads(std::string_view what, const TensorData& weight, Value x) {
@@ -385,19 +475,23 @@ private:
             VKFORMER_CHECK(graph::cache_append(graph_, key, starts, keys, page_table(index)));
             return latent_query(index, x, starts);
         }
+        if (layer.shared_cache) return query_of(index, x, starts);
+        const std::uint32_t width = head_dim(index);
         const bool can_split = graph_.dtype(keys) == layout_.dtype && bool{w.query_norm} == bool{w.key_norm} &&
                                (!w.query_norm || config_.norm == DecoderConfig::Norm::rms) &&
-                               !has_wide_norm(w.query_norm) && !has_wide_norm(w.key_norm);
-        if (can_split && can_join({&w.query, &w.key, &w.value})) {
-            VKFORMER_TRY(const Value joined, project_joined("qkv", {&w.query, &w.key, &w.value}, x));
-            const std::uint64_t all_heads = std::uint64_t{config_.heads} + 2 * std::uint64_t{config_.kv_heads};
-            VKFORMER_TRY(const Value qkv,
-                         graph_.reshape(joined, {layout_.rows, layout_.len, all_heads, config_.head_dim}));
+                               !has_wide_norm(w.query_norm, width) && !has_wide_norm(w.key_norm, width) &&
+                               (w.query_norm || !config_.norms_values);
+        const Projection& own_value = w.value ? w.value : w.key;
+        if (can_split && can_join({&w.query, &w.key, &own_value})) {
+            VKFORMER_TRY(const Value joined, project_joined("qkv", {&w.query, &w.key, &own_value}, x));
+            const std::uint64_t all_heads = std::uint64_t{config_.heads} + 2 * std::uint64_t{kv_heads(index)};
+            VKFORMER_TRY(const Value qkv, graph_.reshape(joined, {layout_.rows, layout_.len, all_heads, width}));
             Value table;
             if (layer.rope) {
                 VKFORMER_TRY(table, rope_table(*layer.rope));
             }
-            graph::HeadNorms norms{.eps = config_.norm_eps, .gain_offset = config_.norm_gain_offset};
+            graph::HeadNorms norms{
+                .eps = config_.norm_eps, .gain_offset = config_.norm_gain_offset, .values = config_.norms_values};
             if (w.query_norm) {
                 VKFORMER_TRY(norms.query_gain, gain("query_norm", w.query_norm));
                 VKFORMER_TRY(norms.key_gain, gain("key_norm", w.key_norm));
@@ -407,15 +501,12 @@ private:
                                     layer.rope ? config_.ropes[*layer.rope].pairing : graph::RopePairing::halves, norms,
                                     page_table(index));
         }
-        VKFORMER_TRY(Value query, heads("query", w.query, w.query_norm, config_.heads, x));
-        VKFORMER_TRY(Value key, heads("key", w.key, w.key_norm, config_.kv_heads, x));
-        VKFORMER_TRY(const Value value, heads("value", w.value, {}, config_.kv_heads, x));
-        VKFORMER_TRY(query, place("query", layer, query, starts));
-        VKFORMER_TRY(key, place("key", layer, key, starts));
+        VKFORMER_TRY(const Value query, query_of(index, x, starts));
+        VKFORMER_TRY(const KeysValues own, keys_values_of(index, x, starts));
         graph_.set_scope(name_ + ".key");
-        VKFORMER_CHECK(graph::cache_append(graph_, key, starts, keys, page_table(index)));
+        VKFORMER_CHECK(graph::cache_append(graph_, own.keys, starts, keys, page_table(index)));
         graph_.set_scope(name_ + ".value");
-        VKFORMER_CHECK(graph::cache_append(graph_, value, starts, values, page_table(index)));
+        VKFORMER_CHECK(graph::cache_append(graph_, own.values, starts, values, page_table(index)));
         return query;
     }
 
@@ -423,23 +514,22 @@ private:
     Result<Value> see_whole_texts(std::size_t index, Value x) {
         const DecoderWeights::Layer& w = weights_.layers[index];
         const DecoderConfig::Layer& layer = config_.layers[index];
-        Value query, key, value;
+        Value query;
+        KeysValues& seen = keys_values_[index];
         if (config_.latent) {
             VKFORMER_TRY(query, latent_query(index, x, {}));
-            VKFORMER_TRY(key, latent_key(index, x, {}));
-            value = key;
+            VKFORMER_TRY(seen.keys, latent_key(index, x, {}));
+            seen.values = seen.keys;
         } else {
-            VKFORMER_TRY(query, heads("query", w.query, w.query_norm, config_.heads, x));
-            VKFORMER_TRY(key, heads("key", w.key, w.key_norm, config_.kv_heads, x));
-            VKFORMER_TRY(value, heads("value", w.value, {}, config_.kv_heads, x));
-            VKFORMER_TRY(query, place("query", layer, query, {}));
-            VKFORMER_TRY(key, place("key", layer, key, {}));
+            VKFORMER_TRY(query, query_of(index, x, {}));
+            VKFORMER_TRY(seen, layer.shared_cache ? Result<KeysValues>(keys_values_[*layer.shared_cache])
+                                                  : keys_values_of(index, x, {}));
         }
         graph_.set_scope(name_ + ".attention");
         VKFORMER_TRY(const Value sinks, sinks_of(w));
         const graph::AttentionMask mask = {
             .causal = config_.is_causal, .window = layer.window, .key_lengths = lengths_, .sinks = sinks};
-        return see(index, query, key, value, mask);
+        return see(index, query, seen.keys, seen.values, mask);
     }
 
     /// The same as one node, or by those that keep the weights.
@@ -456,8 +546,14 @@ private:
     /// What new tokens see of the caches, which they are appended to.
     Result<Value> see_caches(std::size_t index, Value x, Value starts) {
         const DecoderConfig::Layer& layer = config_.layers[index];
-        VKFORMER_TRY(const Value keys, cache("key", index));
-        VKFORMER_TRY(const Value values, config_.latent ? Result<Value>(keys) : cache("value", index));
+        KeysValues& seen = keys_values_[index];
+        if (layer.shared_cache) {
+            seen = keys_values_[*layer.shared_cache];
+        } else {
+            VKFORMER_TRY(seen.keys, cache("key", index));
+            VKFORMER_TRY(seen.values, config_.latent ? Result<Value>(seen.keys) : cache("value", index));
+        }
+        const auto [keys, values] = seen;
         VKFORMER_TRY(const Value query, project_attention(index, x, starts, keys, values));
 
         graph_.set_scope(name_ + ".attention");
@@ -604,11 +700,18 @@ private:
         return graph::concat(graph_, beta, step);
     }
 
-    Result<Value> feed_forward(const DecoderWeights::Layer& w, Value x) {
+    /// `x`: the hidden state behind the layer's norm; `middle`: before it.
+    Result<Value> feed_forward(const DecoderWeights::Layer& w, Value x, Value middle) {
         if (!w.experts) return dense(w, x);
-        VKFORMER_TRY(const Value y, mixture(w.experts, x));
+        VKFORMER_TRY(Value y, mixture(w.experts, x, middle));
+        if (w.experts.post_norm) {
+            VKFORMER_TRY(y, norm("experts_post_norm", w.experts.post_norm, y));
+        }
         if (!w.up) return y;
         VKFORMER_TRY(Value shared, dense(w, x));
+        if (w.experts.shared_post_norm) {
+            VKFORMER_TRY(shared, norm("shared_post_norm", w.experts.shared_post_norm, shared));
+        }
         if (!w.experts.shared_router.bytes.empty()) {
             VKFORMER_TRY(shared, weigh_shared(w.experts, shared, x));
         }
@@ -639,10 +742,18 @@ private:
         return graph::linear(graph_, x, weight, bias, DType::f32);
     }
 
-    Result<Value> mixture(const ExpertWeights& w, Value tokens) {
+    /// What experts, or their router, see by a norm of their own; else x.
+    Result<Value> seen_by_experts(std::string_view what, const NormWeights& w, Value x, Value middle) {
+        if (!w) return token_rows(x);
+        VKFORMER_TRY(const Value own, norm(what, w, middle));
+        return token_rows(own);
+    }
+
+    Result<Value> mixture(const ExpertWeights& w, Value normed, Value middle) {
         const DecoderConfig::Experts& c = config_.experts;
-        VKFORMER_TRY(const Value x, token_rows(tokens));
-        VKFORMER_TRY(const Value scores, scores_of("router", w.router, w.router_bias, x));
+        VKFORMER_TRY(const Value x, seen_by_experts("experts_norm", w.norm, normed, middle));
+        VKFORMER_TRY(const Value routed, seen_by_experts("router_norm", w.router_norm, normed, middle));
+        VKFORMER_TRY(const Value scores, scores_of("router", w.router, w.router_bias, routed));
         graph::RouteOptions options{.k = c.per_token,
                                     .scores = c.scores,
                                     .normalises = c.normalises,
@@ -653,7 +764,14 @@ private:
         if (!w.choice_bias.bytes.empty()) {
             VKFORMER_TRY(options.bias, graph_.weight(name_ + ".router.choice_bias", w.choice_bias, DType::f32));
         }
-        VKFORMER_TRY(const auto route, graph::route_top_k(graph_, scores, options));
+        VKFORMER_TRY(auto route, graph::route_top_k(graph_, scores, options));
+        if (!w.scales.bytes.empty()) {
+            VKFORMER_TRY(const Value scales, graph_.weight(name_ + ".router.scales", w.scales, DType::f32));
+            VKFORMER_TRY(const Value chosen, graph::embedding(graph_, route.indices, scales));
+            VKFORMER_TRY(const Value factors, graph_.reshape(chosen, graph_.shape(route.weights)));
+            VKFORMER_TRY(route.weights,
+                         graph::gated_activation(graph_, factors, route.weights, graph::Activation::none));
+        }
         VKFORMER_TRY(const Value inner, inner_of_experts(w, x, route.indices));
         VKFORMER_TRY(Value y, project_experts("down", w.down, inner, route.indices));
         VKFORMER_TRY(y, add_expert_bias("down", {&w.down_bias}, y, route.indices));
@@ -772,6 +890,8 @@ private:
     const DecoderLayout layout_;
     const Value lengths_;
     std::vector<Value> rope_tables_;               // absent until a layer needs them
+    std::vector<KeysValues> keys_values_;          // of each layer, or its caches
+    std::vector<Value> layer_embeddings_;          // of each of their parts, [tokens · layers of it, width]
     AdapterProducts adapters_;
     std::vector<Value> caches_;
     LayerValues kept_;
@@ -793,14 +913,20 @@ std::uint64_t DecoderConfig::state_bytes() const noexcept {
 
 Result<void> Decoder::check_cache(CacheFormat format) const {
     if (format == CacheFormat::as_computed) return {};
-    const std::uint32_t width = config_.kv_heads * config_.head_dim;
-    if (config_.head_dim % block_elements(DType::q8_0) == 0 && graph::fills_words(DType::q8_0, width)) return {};
+    const auto differs = [this](const DecoderConfig::Layer& layer) {
+        const std::uint32_t heads = config_.kv_heads_of(layer), width = config_.head_dim_of(layer);
+        return layer.mixer == DecoderConfig::Mixer::attention &&
+               (width % block_elements(DType::q8_0) != 0 || !graph::fills_words(DType::q8_0, heads * width));
+    };
+    const auto other = std::ranges::find_if(config_.layers, differs);
+    if (other == config_.layers.end()) return {};
     return Error{
         .code = ErrorCode::InvalidArgument,
         .message =
             "keys and values cannot be cached as q8_0: its blocks have 32 elements of a head and come in pairs, "
             "the model has " +
-            std::to_string(config_.kv_heads) + " key heads of " + std::to_string(config_.head_dim) +
+            std::to_string(config_.kv_heads_of(*other)) + " key heads of " +
+            std::to_string(config_.head_dim_of(*other)) +
             "; cache them in the dtype of the activations, f16 for half of f32's memory",
         .hint = Hint::cache_storage};
 }
@@ -899,6 +1025,7 @@ Result<std::vector<Value>> Decoder::add_caches(Graph& graph, const DecoderLayout
     VKFORMER_CHECK(check_beams());
     Builder build(*this, graph, layout);
     for (std::size_t layer = 0; layer < config_.layers.size(); ++layer) {
+        if (!build.has_cache(layer)) continue;
         VKFORMER_CHECK(build.cache("key", layer));
         if (!config_.latent) VKFORMER_CHECK(build.cache("value", layer));
     }

@@ -43,6 +43,9 @@ struct DecoderConfig {
         std::uint32_t window = 0;         ///< keys so far away, or further, are not seen; 0: all are
         std::optional<std::size_t> rope;  ///< index into ropes; none: the layer's attention knows no positions
         bool has_experts = false;  ///< a mixture of them in place of feed-forward layers that all tokens go through
+        std::uint32_t kv_heads = 0, head_dim = 0;  ///< of its attention; 0: the config's
+        std::optional<std::size_t>
+            shared_cache;  ///< an earlier layer, whose keys and values it sees; none: it has its own
     };
 
     struct Experts {
@@ -115,6 +118,7 @@ struct DecoderConfig {
     Norm norm = Norm::rms;
     float norm_eps = 1e-5f;
     float norm_gain_offset = 0;  ///< added to the gains of RMS norms
+    bool norms_values = false;   ///< each head of the values by its root mean square, without gains
     float embedding_scale = 1;   ///< of the tokens' embeddings
     float residual_scale = 1;    ///< what lies between the layers is the hidden state divided by it
     float attention_scale = 1;   ///< of the scores
@@ -123,20 +127,26 @@ struct DecoderConfig {
     graph::Activation activation = graph::Activation::silu;
 
     std::uint32_t most_positions() const noexcept { return std::max(max_positions, extended_positions); }
-    /// Numbers that a layer with attention keeps of a token: keys and values, or a latent vector and a key.
-    std::uint64_t cached_numbers() const noexcept { return (latent ? 1 : 2) * std::uint64_t{kv_heads} * head_dim; }
-    /// Layers with keys and values.
+    std::uint32_t kv_heads_of(const Layer& layer) const noexcept {
+        return layer.kv_heads > 0 ? layer.kv_heads : kv_heads;
+    }
+    std::uint32_t head_dim_of(const Layer& layer) const noexcept {
+        return layer.head_dim > 0 ? layer.head_dim : head_dim;
+    }
+    /// Numbers that all layers with a window, or all without one, keep of a token: keys and values, or a latent vector and a key.
+    std::uint64_t cached_numbers(bool windows) const noexcept {
+        std::uint64_t numbers = 0;
+        for (const Layer& layer : layers)
+            if (layer.mixer == Mixer::attention && !layer.shared_cache && (layer.window > 0) == windows)
+                numbers += (latent ? 1 : 2) * std::uint64_t{kv_heads_of(layer)} * head_dim_of(layer);
+        return numbers;
+    }
     std::uint64_t attention_layers() const noexcept {
         return static_cast<std::uint64_t>(
             std::ranges::count_if(layers, [](const Layer& layer) { return layer.mixer == Mixer::attention; }));
     }
-    /// Those of them without a window.
-    std::uint64_t full_attention_layers() const noexcept {
-        return static_cast<std::uint64_t>(std::ranges::count_if(
-            layers, [](const Layer& layer) { return layer.mixer == Mixer::attention && layer.window == 0; }));
-    }
     /// Whether a layer sees all tokens, or there is none with a window.
-    bool has_full_attention() const noexcept { return largest_window() == 0 || full_attention_layers() > 0; }
+    bool has_full_attention() const noexcept { return largest_window() == 0 || cached_numbers(false) > 0; }
     /// 0: no layer has one.
     std::uint32_t largest_window() const noexcept {
         std::uint32_t largest = 0;
@@ -155,13 +165,18 @@ struct DecoderConfig {
 
 /// Σ_e weight_e(x) · down_e(f(gate_e(x)) · up_e(x)) over the experts that the router chooses for a token (Shazeer et al. 2017).
 struct ExpertWeights {
+    NormWeights norm,
+        router_norm;  ///< of what experts and router see, the hidden state; optional: that of what other layers see
     TensorData router, router_bias;  ///< [experts, hidden_size], and [experts], optional
     TensorData choice_bias;  ///< [experts], optional: added to the scores where experts are chosen, and nowhere else
     std::vector<TensorData> gate, up,
         down;  ///< of each expert, [intermediate_size, hidden_size] and, down, the other way round; no gate: down(f(up(x)))
     TensorData gate_bias, up_bias,
         down_bias;             ///< [experts, intermediate_size] and, down, [experts, hidden_size]; optional
+    TensorData scales;  ///< [experts, 1], by which each one's weights are multiplied once they are summed up; optional
     TensorData shared_router;  ///< [1, hidden_size]: by its sigmoid counts the expert of all tokens; optional
+    NormWeights post_norm,
+        shared_post_norm;  ///< of the experts' sum, and of what the expert of all tokens gives; optional
 
     explicit operator bool() const noexcept { return !down.empty(); }
 };
@@ -176,6 +191,14 @@ struct LatentWeights {
     NormWeights latent_norm;        ///< [rank]
     TensorData key_up;              ///< [heads · rank, plain_dim]: a head's query becomes one of latent vectors
     TensorData value_up;            ///< [heads · value_dim, head_dim], the columns of the rotated key zeros
+};
+
+/// Per-layer embeddings (Gemma 3n and 4): what layer i adds to its result x is norm(output(f(gate(x)) · e_i)), with e_i the layer's part
+/// of (norm'(projection(h)) + table[token]) / √2 for the token's embedding h. Here they are of some layers that follow each other, for a
+/// table of all is longer than devices' buffers.
+struct LayerEmbeddings {
+    TensorData table;       ///< [vocab_size, layers · width]
+    Projection projection;  ///< [layers · width, hidden_size]
 };
 
 /// Of a layer with a state, what others do not have.
@@ -196,7 +219,7 @@ struct StateWeights {
 struct DecoderWeights : AdapterSet {
     struct Layer {
         NormWeights attention_norm;    ///< before attention (or its like), or behind it (NormPlace); optional
-        Projection query, key, value;  ///< heads one after the other
+        Projection query, key, value;  ///< heads one after the other; no value: it is the key, before its norm
         LatentWeights latent;          ///< in place of them, of latent attention
         StateWeights state;            ///< in place of them, of layers with a state
         /// Optional, as wide as what goes to `output`, which is multiplied by its sigmoid; a recursion's by its SiLU.
@@ -212,11 +235,16 @@ struct DecoderWeights : AdapterSet {
         Projection up, down;
         ExpertWeights experts;  ///< optional; gate, up and down are then, if there, those of the expert of all tokens
         NormWeights feed_forward_post_norm;  ///< optional
+        Projection embedding_gate, embedding_output;  ///< of per-layer embeddings; optional
+        NormWeights embedding_norm;
+        float scale = 1;  ///< of the hidden state behind the layer
     };
     TensorData embedding;  ///< [vocab_size, hidden_size]
     TensorData positions;  ///< [max_positions, hidden_size] of learned positions; empty bytes: none
     TensorData types;      ///< [types, hidden_size], what the type of a token adds to its embedding; empty bytes: none
     NormWeights embedding_norm;  ///< optional
+    std::vector<LayerEmbeddings> layer_embeddings;  ///< of all layers, or none
+    NormWeights layer_embedding_norm;               ///< [width], of their projections
     std::vector<Layer> layers;
     NormWeights final_norm;  ///< optional
     /// weight: the embedding's own bytes, where both are tied; none: a model for add_encoding alone
@@ -295,7 +323,7 @@ public:
 
     /// Adds the forward pass over tokens i32 [rows, len], the first of row r at position starts[r] (i32 [rows]). Keys and values
     /// are appended to the caches, states "key_cache.L" and "value_cache.L" [rows, capacity, kv_heads, head_dim], with pages
-    /// [pages, kPageLen, kv_heads, head_dim], and every token attends to those before it there. Positions at or above the capacity are not
+    /// [pages, kPageLen, kv_heads, head_dim], but of layers that see those of others, and every token attends to those before it there. Positions at or above the capacity are not
     /// kept. Latent attention has the first of the two alone. Layers with a state have it in "convolution_state.L" and "delta_state.L" or
     /// "scan_state.L", f32, a row for each sequence or slot, and take up where the run before ended, whatever `starts` says, unless it says
     /// 0. Errors: the builders', and InvalidArgument (a capacity above most_positions(), or a table with pages that lie wholly above it;

@@ -49,8 +49,8 @@ Result<ExpertWeights> read_experts(const WeightReader& read, const DecoderConfig
     const bool is_in_memory = read.has(layer + "mlp.gate.weight") || read.has(layer + "mlp.router.weight");
     const std::string block = is_in_memory ? layer + "mlp." : own, experts = block + "experts.";
     ExpertWeights w;
-    const char* const router = read.has(block + "router.weight") ? "router.weight" : "gate.weight";
-    VKFORMER_TRY(w.router, read.tensor(block + router, {count, d}));
+    const std::string_view router = read.has(block + "router.weight") ? "router.weight" : names.router;
+    VKFORMER_TRY(w.router, read.tensor(block + std::string(router), {count, d}));
     if (!names.choice_bias.empty()) {
         VKFORMER_TRY(w.choice_bias, read.tensor(block + std::string(names.choice_bias), {count}));
     }
@@ -402,6 +402,8 @@ Result<void> scale_longrope(const RopeFields& fields, const Config& config, Deco
     return {};
 }
 
+constexpr std::string_view kProportional = "proportional";
+
 /// How the positions turn that `fields` describe. Shrinks decoder.max_positions for LongRoPE, see read_rope.
 Result<Rope> rope_of(const RopeFields& fields, const Config& config, DecoderConfig& decoder) {
     Rope rope;
@@ -413,13 +415,19 @@ Result<Rope> rope_of(const RopeFields& fields, const Config& config, DecoderConf
         stretch_linear(rope, factor);
     } else if (type == "llama3") {
         VKFORMER_CHECK(scale_llama3(fields, decoder, rope));
+    } else if (type == kProportional) {
+        rope.frequencies = graph::rope_frequencies(decoder.head_dim, fields.theta);
+        std::fill(rope.frequencies.begin() + static_cast<std::ptrdiff_t>(fields.rotary_dim / 2), rope.frequencies.end(),
+                  0.0);
+        VKFORMER_TRY(const double factor, positive(fields.scaling, "factor", 1));
+        stretch_linear(rope, factor);
     } else if (type == "yarn") {
         VKFORMER_CHECK(scale_yarn(fields, decoder, rope));
     } else if (type == "longrope" || type == "su") {
         VKFORMER_CHECK(scale_longrope(fields, config, decoder, rope));
     } else {
         return fields.scaling.unsupported(fields.scaling.has("rope_type") ? "rope_type" : "type",
-                                          "default, linear, llama3, yarn, longrope");
+                                          "default, linear, llama3, yarn, longrope, proportional");
     }
     return rope;
 }
@@ -429,6 +437,9 @@ Result<std::uint64_t> rotary_dim_of(const Config& config, const RopeSource& sour
                                     bool turns_part, double usual) {
     const Config& holder = source.scaling.has("partial_rotary_factor") ? source.scaling : config;
     VKFORMER_TRY(const double share, holder.real("partial_rotary_factor", {.fallback = usual, .min = 0, .max = 1}));
+    const bool is_proportional = source.type == kProportional;
+    if (is_proportional && decoder.head_dim % 2 == 0)
+        return 2 * static_cast<std::uint64_t>(share * decoder.head_dim / 2);
     if (!turns_part && share != 1 && source.type != "default")
         return holder.unsupported("partial_rotary_factor", "1 where positions are scaled (transformers fails there)");
     const auto dim = static_cast<std::uint64_t>((turns_part ? share : 1) * decoder.head_dim);
@@ -441,7 +452,7 @@ Result<std::uint64_t> rotary_dim_of(const Config& config, const RopeSource& sour
 Result<RopeSource> rope_source(const Config& config, const Config& object, const RopeDefaults& defaults) {
     VKFORMER_TRY(const double outer, positive(config, defaults.theta_name, defaults.theta));
     VKFORMER_TRY(const double theta, positive(object, "rope_theta", outer));
-    VKFORMER_TRY(std::string type, object.string(object.has("rope_type") ? "rope_type" : "type", "default"));
+    VKFORMER_TRY(std::string type, object.string(object.has("rope_type") ? "rope_type" : "type", defaults.type));
     return RopeSource{object, std::move(type), theta};
 }
 

@@ -32,6 +32,7 @@ Result<DecoderParts> load_llama(const formats::Config& config,
 Result<DecoderParts> load_qwen(const formats::Config& config, const formats::Weights& weights);  // Qwen 2, 2.5, 3
 Result<DecoderParts> load_gemma(const formats::Config& config,
                                 const formats::Weights& weights);  // Gemma 1, 2, 3 (text)
+Result<DecoderParts> load_gemma4(const formats::Config& config, const formats::Weights& weights);  // its text part
 Result<DecoderParts> load_phi3(const formats::Config& config, const formats::Weights& weights);
 Result<DecoderParts> load_gpt2(const formats::Config& config, const formats::Weights& weights);
 Result<DecoderParts> load_gpt_neox(const formats::Config& config, const formats::Weights& weights);  // GPT-NeoX, Pythia
@@ -92,11 +93,13 @@ struct RopeDefaults {
     bool turns_part = false;       ///< heeds partial_rotary_factor; others turn whole heads, as transformers 5 does
     double turned_part = 1;        ///< of a head, where the config says none
     bool is_scaled_by_rope_scaling = true;  ///< rope_scaling is about this rope
+    const char* type = "default";           ///< where the config says none
 };
 
-/// rope_theta with rope_scaling, or rope_parameters, as transformers 4.57 and 5 write them: default, linear, llama3, yarn and
-/// longrope (max_positions shrinks to the original context, extended_positions and extended_ropes are what lies beyond). Where both are
-/// there, rope_scaling holds, as in transformers 5; errors in either are errors, and so is a rope_theta that would be lost.
+/// rope_theta with rope_scaling, or rope_parameters, as transformers 4.57 and 5 write them: default, linear, llama3, yarn,
+/// proportional (the first partial_rotary_factor of a head's frequencies, and zeros behind them) and longrope (max_positions shrinks to the
+/// original context, extended_positions and extended_ropes are what lies beyond). Where both are there, rope_scaling holds, as in
+/// transformers 5; errors in either are errors, and so is a rope_theta that would be lost.
 Result<Rope> read_rope(const formats::Config& config, DecoderConfig& decoder, const RopeDefaults& defaults = {});
 
 /// Where a config says how positions turn, by the rules of read_rope.
@@ -164,6 +167,7 @@ Result<std::vector<bool>> read_sliding_layers(const formats::Config& config, std
 struct ExpertNames {
     std::string_view block = "mlp.", gate = "gate_proj", up = "up_proj", down = "down_proj";
     std::string_view choice_bias = {};  ///< empty: there is none
+    std::string_view router = "gate.weight";
 };
 
 /// The experts of a layer, "layers.0.", and their router. Errors: those of WeightReader.

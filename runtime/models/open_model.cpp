@@ -102,6 +102,8 @@ constexpr Family<Decoder> kDecoders[] = {
     {"gemma2", &decoder<load_gemma>, kGgufGemma2.name, &decoder_file<kGgufGemma2>},
     {"gemma3_text", &decoder<load_gemma>, kGgufGemma3.name, &decoder_file<kGgufGemma3>},
     {"gemma3", &decoder<load_gemma>, kGgufGemma3.name, &decoder_file<kGgufGemma3>},
+    {"gemma4_text", &decoder<load_gemma4>},
+    {"gemma4", &decoder<load_gemma4>},
     {"phi3", &decoder<load_phi3>, kGgufPhi3.name, &decoder_file<kGgufPhi3>},
     {"gpt2", &decoder<load_gpt2>, kGgufGpt2.name, &decoder_file<kGgufGpt2>},
     {"gpt_neox", &decoder<load_gpt_neox>},

@@ -40,8 +40,9 @@ TEST_CASE("a cache of DeepSeek has a latent vector and one key of a token", "[mo
     CHECK(c.latent.rank == 14);
     CHECK(c.kv_heads == 1);
     CHECK(c.head_dim == 14 + 4);
-    CHECK(c.cached_numbers() == 18);
-    CHECK(load_decoder_case("qwen3").config().cached_numbers() == 2 * 2 * 12);
+    CHECK(c.cached_numbers(false) == 18 * c.layers.size());
+    CHECK(c.cached_numbers(true) == 0);
+    CHECK(load_decoder_case("qwen3").config().cached_numbers(false) == 3 * 2 * 2 * 12);
     graph::Graph g;
     const auto caches = must(model.add_caches(g, {.rows = 3, .capacity = 7}));
     REQUIRE(caches.size() == c.layers.size());

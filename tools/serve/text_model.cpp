@@ -44,11 +44,9 @@ Result<TextModel::Cache> TextModel::cache_of(const std::filesystem::path& path, 
         wanted.pages = static_cast<std::uint32_t>(graph::page_count(options.cache_tokens)) + 1;
     VKFORMER_TRY(const decoding::BatchOptions batch, decoding::checked_batch_options(decoder, wanted));
     const std::uint64_t tokens = (batch.pages - 1) * graph::kPageLen;
-    const std::uint64_t with_window =
-        batch.window_pages > 0 ? config.attention_layers() - config.full_attention_layers() : 0;
-    const std::uint64_t pages = std::uint64_t{batch.pages} * (config.attention_layers() - with_window) +
-                                std::uint64_t{batch.window_pages} * with_window;
-    const std::uint64_t numbers = pages * graph::kPageLen * config.cached_numbers();
+    const std::uint64_t window_pages = batch.window_pages > 0 ? batch.window_pages : batch.pages;
+    const std::uint64_t numbers =
+        graph::kPageLen * (batch.pages * config.cached_numbers(false) + window_pages * config.cached_numbers(true));
     const std::uint64_t states = config.state_bytes() * batch.rows;
     const std::uint64_t bytes = options.cache == CacheStorage::q8_0
                                     ? numbers * 34 / 32
