@@ -13,16 +13,23 @@ namespace vkformer::models {
 /// Whether files of an architecture have experts, and whether the weights of a token's are made to sum up to 1.
 enum class GgufExperts : std::uint8_t { none, plain, normalised };
 
+/// Whether attention and feed-forward layers stand side by side: behind one norm, or behind a norm each where a key says so.
+enum class GgufParallel : std::uint8_t { no, behind_one_norm, by_key };
+
 struct GgufArchitecture {
     std::string_view name;
     graph::RopePairing pairing;
     bool is_gemma = false;
+    bool is_plain = false;  ///< layer norms, and feed-forward layers without gates
     bool learned_positions = false;
     std::uint32_t window_pattern =
         1;  ///< layers from one without a window to the next; 1: all have the window, if there is one
     std::uint32_t rope_pattern = 0;  ///< > 0: layers from one without rotary positions to the next
     double rope_theta = 1e4;         ///< where no key says it
     double window_rope_theta = 0;    ///< > 0: layers with a window turn by another theta, this one where no key says it
+    bool stretches_windows = true;   ///< scaled positions are those of layers with a window, too
+    bool norms_results = false;  ///< norms are behind attention and feed-forward layers, before what they give is added
+    GgufParallel parallel = GgufParallel::no;
     bool has_long_rope = false;      ///< a file with a factor for attention has LongRoPE, whatever it calls it
     bool joins_gate_and_up = false;  ///< the gate's rows come before those of ffn_up, in one tensor
     GgufExperts experts = GgufExperts::none;  ///< in layers that have a router
@@ -42,7 +49,7 @@ struct GgufArchitecture {
 
     constexpr graph::Activation activation() const {
         if (has_single_parts) return graph::Activation::relu_squared;
-        return is_gemma || learned_positions ? graph::Activation::gelu_tanh : graph::Activation::silu;
+        return is_gemma || is_plain ? graph::Activation::gelu_tanh : graph::Activation::silu;
     }
     constexpr bool has_window(std::size_t layer) const {
         return window_pattern == 1 || (layer + 1) % window_pattern != 0;
@@ -135,6 +142,18 @@ inline constexpr GgufArchitecture kGgufGemma3 = {.name = "gemma3",
                                                  .window_rope_theta = 1e4,
                                                  .wide_scale_layers = 62};  // of 27 billion weights
 inline constexpr GgufArchitecture kGgufGpt2 = {
-    .name = "gpt2", .pairing = graph::RopePairing::halves, .learned_positions = true};
+    .name = "gpt2", .pairing = graph::RopePairing::halves, .is_plain = true, .learned_positions = true};
+inline constexpr GgufArchitecture kGgufStarcoder2 = {
+    .name = "starcoder2", .pairing = graph::RopePairing::halves, .is_plain = true};
+inline constexpr GgufArchitecture kGgufPhi2 = {
+    .name = "phi2", .pairing = graph::RopePairing::halves, .is_plain = true, .parallel = GgufParallel::behind_one_norm};
+inline constexpr GgufArchitecture kGgufGptNeox = {
+    .name = "gptneox", .pairing = graph::RopePairing::halves, .is_plain = true, .parallel = GgufParallel::by_key};
+inline constexpr GgufArchitecture kGgufOlmo2 = {.name = "olmo2",
+                                                .pairing = graph::RopePairing::halves,
+                                                .window_pattern = 4,
+                                                .stretches_windows = false,
+                                                .norms_results = true,
+                                                .has_own_head = true};
 
 }  // namespace vkformer::models

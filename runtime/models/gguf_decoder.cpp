@@ -79,16 +79,20 @@ private:
                                                        std::to_string(c.hidden_size) + "]"};
         c.vocab_size = static_cast<std::uint32_t>(embedding.shape[0]);
 
-        c.norm = architecture_.learned_positions ? DecoderConfig::Norm::layer : DecoderConfig::Norm::rms;
+        c.norm = architecture_.is_plain ? DecoderConfig::Norm::layer : DecoderConfig::Norm::rms;
         const char *const of_layer = "attention.layer_norm_epsilon", *const of_rms = "attention.layer_norm_rms_epsilon";
         const bool has_layer_eps =
-            architecture_.learned_positions || (architecture_.has_single_parts && !file_.has(key(of_rms)));
+            architecture_.is_plain || (architecture_.has_single_parts && !file_.has(key(of_rms)));
         const char* const eps_key = has_layer_eps ? of_layer : of_rms;
         VKFORMER_TRY(const double eps, file_.real(key(eps_key), {.min = 0, .max = 1}));
         c.norm_eps = static_cast<float>(eps);
         c.scan.norm_eps = c.norm_eps;
         c.latent.norm_eps = c.norm_eps;
         c.activation = architecture_.activation();
+        c.is_parallel = architecture_.parallel == GgufParallel::behind_one_norm;
+        if (architecture_.parallel == GgufParallel::by_key) {
+            VKFORMER_TRY(c.is_parallel, file_.boolean(key("use_parallel_residual")));
+        }
         if (architecture_.is_gemma) c.embedding_scale = std::sqrt(static_cast<float>(c.hidden_size));
         if (architecture_.is_granite) VKFORMER_CHECK(read_multipliers());
         return read_experts();
@@ -321,8 +325,27 @@ private:
         formats::Expect<std::uint32_t> expected = {.fallback = 0, .max = 1u << 28};
         if (architecture_.is_gpt_oss) expected = {.min = 1, .max = 1u << 28};  // llama.cpp makes none up
         VKFORMER_TRY(const auto window, file_.unsigned_integer(key("attention.sliding_window"), expected));
-        for (std::size_t i = 0; i < c.layers.size(); ++i) c.layers[i].window = architecture_.has_window(i) ? window : 0;
+        VKFORMER_TRY(const std::vector<bool> slides, read_windows());
+        for (std::size_t i = 0; i < slides.size(); ++i) c.layers[i].window = slides[i] ? window : 0;
         return {};
+    }
+
+    /// Which layers have the window: those of a list or, by a number, all but one of so many.
+    Result<std::vector<bool>> read_windows() const {
+        std::vector<bool> slides(parts_.config.layers.size(), true);
+        if (architecture_.window_pattern == 1) return slides;
+        const std::string name = key("attention.sliding_window_pattern");
+        const auto* const value = file_.find(name);
+        if (value && value->type == formats::GgufType::array) {
+            VKFORMER_TRY(const std::vector<std::int32_t> found, file_.integers(name));
+            if (found.size() != slides.size()) return file_.unsupported(name, "a value for each layer");
+            for (std::size_t i = 0; i < slides.size(); ++i) slides[i] = found[i] != 0;
+            return slides;
+        }
+        VKFORMER_TRY(const auto period,
+                     file_.unsigned_integer(name, {.fallback = architecture_.window_pattern, .max = 4096}));
+        for (std::size_t i = 0; i < slides.size(); ++i) slides[i] = period == 0 || (i + 1) % period != 0;
+        return slides;
     }
 
     Result<void> read_ropes() {
@@ -336,10 +359,10 @@ private:
         Rope rope{.frequencies = graph::rope_frequencies(rotary_dim, theta), .pairing = architecture_.pairing};
         VKFORMER_CHECK(scale_rope(rope, theta));
         c.ropes = {rope};
-        if (architecture_.window_rope_theta > 0) {
+        if (architecture_.window_rope_theta > 0 || !architecture_.stretches_windows) {
+            const double usual = architecture_.stretches_windows ? architecture_.window_rope_theta : theta;
             VKFORMER_TRY(const double local,
-                         file_.real(key("rope.freq_base_swa"),
-                                    {.fallback = architecture_.window_rope_theta, .min = 1, .max = 1e12}));
+                         file_.real(key("rope.freq_base_swa"), {.fallback = usual, .min = 1, .max = 1e12}));
             c.ropes.push_back(
                 {.frequencies = graph::rope_frequencies(rotary_dim, local), .pairing = architecture_.pairing});
         }
@@ -356,14 +379,15 @@ private:
 
     static formats::Expect<double> turns(double usual) { return {.fallback = usual, .min = 1e-6, .max = 1e9}; }
 
-    /// Of YaRN, what models are not made with.
-    Result<void> check_yarn() const {
-        constexpr std::array<std::pair<const char*, double>, 3> kUsual = {
-            {{"yarn_ext_factor", 1}, {"yarn_attn_factor", 1}, {"yarn_log_multiplier", 0}}};
-        for (const auto& [name, usual] : kUsual) {
+    /// Of YaRN, what models are not made with; converters write the scale that follows from the factor, too, where a config has it.
+    Result<void> check_yarn(double factor) const {
+        for (const auto& [name, usual, other] :
+             {std::tuple{"yarn_ext_factor", 1.0, 1.0}, std::tuple{"yarn_attn_factor", 1.0, yarn_scale(factor, 1)},
+              std::tuple{"yarn_log_multiplier", 0.0, 0.0}}) {
             const std::string whole = key("rope.scaling." + std::string(name));
             VKFORMER_TRY(const double found, file_.real(whole, {.fallback = usual}));
-            if (found != usual) return file_.unsupported(whole, usual == 0 ? "0" : "1");
+            if (found != usual && !(std::abs(found - other) < 1e-5))
+                return file_.unsupported(whole, usual == 0 ? "0" : "1");
         }
         return {};
     }
@@ -388,7 +412,7 @@ private:
         if (type == "linear") {
             stretch_linear(rope, factor);
         } else if (type == "yarn") {
-            VKFORMER_CHECK(architecture_.has_latent_attention ? scale_latent(factor) : check_yarn());
+            VKFORMER_CHECK(architecture_.has_latent_attention ? scale_latent(factor) : check_yarn(factor));
             Yarn yarn{.theta = theta, .factor = factor, .context = static_cast<double>(original)};
             VKFORMER_TRY(yarn.fast, file_.real(key("rope.scaling.yarn_beta_fast"), turns(yarn.fast)));
             VKFORMER_TRY(yarn.slow, file_.real(key("rope.scaling.yarn_beta_slow"), turns(yarn.slow)));
@@ -439,6 +463,12 @@ private:
     Result<NormWeights> optional_norm(const std::string& name, std::uint64_t dim) {
         if (!read_.has(name + ".weight")) return NormWeights{};
         return norm(name, dim);
+    }
+
+    /// Of what a part of a layer gives.
+    Result<NormWeights> norm_of_result(const std::string& name) {
+        const std::uint64_t d = config().hidden_size;
+        return architecture_.norms_results ? norm(name, d) : optional_norm(name, d);
     }
 
     Result<TensorData> optional_tensor(const std::string& name, const Shape& shape) {
@@ -683,7 +713,9 @@ private:
     Result<DecoderWeights::Layer> read_layer(const std::string& layer, const DecoderConfig::Layer& kind) {
         const std::uint64_t d = config().hidden_size;
         DecoderWeights::Layer l;
-        VKFORMER_TRY(l.attention_norm, norm(layer + "attn_norm", d));
+        if (!architecture_.norms_results) {
+            VKFORMER_TRY(l.attention_norm, norm(layer + "attn_norm", d));
+        }
         switch (kind.mixer) {
         case DecoderConfig::Mixer::none: break;
         case DecoderConfig::Mixer::attention: VKFORMER_CHECK(read_attention(layer, l)); break;
@@ -696,11 +728,17 @@ private:
             l.feed_forward_norm = std::exchange(l.attention_norm, {});
         } else if (architecture_.norms_behind_attention()) {
             VKFORMER_TRY(l.feed_forward_norm, norm(layer + "post_attention_norm", d));
-        } else {
-            VKFORMER_TRY(l.attention_post_norm, optional_norm(layer + "post_attention_norm", d));
+        } else if (architecture_.parallel == GgufParallel::behind_one_norm) {
+            l.feed_forward_norm = l.attention_norm;
+        } else if (!architecture_.norms_results) {
             VKFORMER_TRY(l.feed_forward_norm, norm(layer + "ffn_norm", d));
         }
-        VKFORMER_TRY(l.feed_forward_post_norm, optional_norm(layer + "post_ffw_norm", d));
+        if (architecture_.parallel == GgufParallel::no) {  // else both parts see the same
+            if (!architecture_.norms_behind_attention() && !architecture_.has_single_parts) {
+                VKFORMER_TRY(l.attention_post_norm, norm_of_result(layer + "post_attention_norm"));
+            }
+            VKFORMER_TRY(l.feed_forward_post_norm, norm_of_result(layer + "post_ffw_norm"));
+        }
         if (kind.has_experts) {
             VKFORMER_TRY(l.experts, read_experts(layer));
         }

@@ -54,11 +54,19 @@ CASES = {
     "deepseek_v2": "deepseek2",  # as files were before the converter took the heads' keys and values apart
     "deepseek_v2_groups": "deepseek2",
     "deepseek_v3": "deepseek2",
+    "olmo2": "olmo2",
+    "olmo3_listed": "olmo2",
+    "olmo3_yarn": "olmo2",
+    "starcoder2": "starcoder2",  # the converter and llama.cpp leave the window out
+    "phi": "phi2",
+    "gpt_neox_tanh": "gptneox",
+    "gpt_neox_serial": "gptneox",  # llama.cpp asks for biases, and the converter leaves out how positions are stretched
 }
 EXPANDED = ("deepseek_v2",)
 NEIGHBOURS = ("llama", "smollm3", "granite", "granitemoe", "granitehybrid")  # which turn neighbours together
 NEMOTRON = ("nemotron_h", "nemotron_h_moe")
 LFM2 = ("lfm2", "lfm2moe")
+PLAIN = ("starcoder2", "phi2", "gptneox")
 HYBRIDS = ("qwen35", "qwen35moe", "qwen3next")
 LLAMA_NAMES = {
     "self_attn.q_proj": "attn_q",
@@ -90,6 +98,13 @@ LLAMA_NAMES = {
     "post_attention_layernorm": "ffn_norm",
     "pre_feedforward_layernorm": "ffn_norm",
     "post_feedforward_layernorm": "post_ffw_norm",
+    "self_attn.dense": "attn_output",
+    "attention.query_key_value": "attn_qkv",
+    "attention.dense": "attn_output",
+    "mlp.fc1": "ffn_up",
+    "mlp.fc2": "ffn_down",
+    "mlp.dense_h_to_4h": "ffn_up",
+    "mlp.dense_4h_to_h": "ffn_down",
     "attn.c_attn": "attn_qkv",
     "attn.c_proj": "attn_output",
     "mlp.c_fc": "ffn_up",
@@ -159,6 +174,10 @@ TOP_NAMES = {
     "embedding_norm": "token_embd_norm",
     "embedding": "token_embd",
     "norm_f": "output_norm",
+    "embed_in": "token_embd",
+    "embed_out": "output",
+    "final_layer_norm": "output_norm",
+    "final_layernorm": "output_norm",
 }
 
 
@@ -310,7 +329,7 @@ def permuted(rows, heads):
 
 def renamed(name, arch):
     stem, kind = name.rsplit(".", 1)
-    stem = stem.removeprefix("model.").removeprefix("transformer.")
+    stem = stem.removeprefix("model.").removeprefix("transformer.").removeprefix("gpt_neox.")
     if stem in TOP_NAMES:
         return f"{TOP_NAMES[stem]}.{kind}"
     _, layer, rest = stem.split(".", 2)
@@ -319,7 +338,7 @@ def renamed(name, arch):
     if kind in fixed:
         return f"blk.{layer}.{fixed[kind]}"
     inner = LLAMA_NAMES[rest]
-    if rest == "post_attention_layernorm" and arch in ("gemma2", "gemma3", "gpt-oss", *HYBRIDS):
+    if rest == "post_attention_layernorm" and arch in ("gemma2", "gemma3", "gpt-oss", "olmo2", *HYBRIDS):
         inner = "post_attention_norm"
     return f"blk.{layer}.{inner}.{kind}"
 
@@ -331,6 +350,8 @@ def converted(name, tensor, arch, config):
         return permuted(tensor, heads)
     if arch in NEIGHBOURS and ".k_proj." in name:
         return permuted(tensor, kv_heads)
+    if ".query_key_value." in name:  # query, key and value of each head in turns → all queries, then all keys, then all values
+        return tensor.reshape(heads, 3, -1, *tensor.shape[1:]).swapaxes(0, 1).reshape(tensor.shape)
     if name.endswith("conv.conv.weight"):
         return tensor.squeeze(1)
     if arch.startswith("gemma") and name.endswith("norm.weight"):
@@ -443,6 +464,31 @@ def write_yarn(writer, scaling):
         writer.add_rope_scaling_yarn_beta_slow(scaling["beta_slow"])
 
 
+def write_plain_metadata(writer, arch, config):
+    """With layer norms and without gates. The converter leaves out what is usual: how far positions turn, and heads of keys of their own."""
+    heads = config["num_attention_heads"]
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(heads)
+    if arch != "gptneox":
+        writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_layer_norm_eps(config["norm_epsilon" if arch == "starcoder2" else "layer_norm_eps"])
+    rope = config["rope_parameters"]
+    if rope["rope_theta"] != 1e4:
+        writer.add_rope_freq_base(rope["rope_theta"])
+    if arch != "starcoder2":
+        writer.add_rope_dimension_count(int(config["hidden_size"] // heads * rope["partial_rotary_factor"]))
+    if rope["rope_type"] == "linear":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(rope["factor"])
+    if arch == "gptneox":
+        writer.add_parallel_residual(config["use_parallel_residual"])
+    if config.get("sliding_window"):
+        writer.add_sliding_window(config["sliding_window"])
+
+
 def write_metadata(writer, arch, config):
     if arch == "gpt2":
         writer.add_context_length(config["n_positions"])
@@ -454,6 +500,9 @@ def write_metadata(writer, arch, config):
         return
     if arch in NEMOTRON:
         write_nemotron_metadata(writer, config)
+        return
+    if arch in PLAIN:
+        write_plain_metadata(writer, arch, config)
         return
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(config["hidden_size"])
@@ -486,6 +535,8 @@ def write_metadata(writer, arch, config):
     writer.add_rope_freq_base(config["rope_theta"] if "rope_theta" in config else config["rope_parameters"]["rope_theta"])
     if config.get("sliding_window"):
         writer.add_sliding_window(config["sliding_window"])
+        if arch == "olmo2":
+            writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in config["layer_types"]])
     if arch == "granitehybrid":
         writer.add_ssm_conv_kernel(config["mamba_d_conv"])
         writer.add_ssm_state_size(config["mamba_d_state"])
@@ -524,6 +575,8 @@ def write_metadata(writer, arch, config):
             writer.add_tensor(f"rope_factors_{name}.weight", np.array(scaling[f"{name}_factor"], dtype=np.float32))
     if kind == "yarn":
         write_yarn(writer, scaling)
+        if arch == "olmo2":  # whose published configs have it, as it follows from the factor
+            writer.add_rope_scaling_yarn_attn_factor(1 + 0.1 * math.log(scaling["factor"]))
 
 
 def write(case, arch, out):

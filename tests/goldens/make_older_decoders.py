@@ -37,6 +37,9 @@ def cases():
                torch.float32, std=0.25)  # fmt: skip
     yield Case("gpt_neox_serial", 32, plain(t.GPTNeoXConfig, 2, 28, 50, 2, use_parallel_residual=False, attention_bias=False, hidden_act="gelu_new",
                                             rope_parameters=dict(rope_type="linear", factor=2.5, rope_theta=2e4, partial_rotary_factor=1.0)))  # fmt: skip
+    # As llama.cpp computes GELU for files of this architecture.
+    yield Case("gpt_neox_tanh", 47, plain(t.GPTNeoXConfig, 2, 24, 33, 2, hidden_act="gelu_new",
+                                          rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5)), std=0.25)  # fmt: skip
     gptj = dict(n_positions=96) | ENDS
     yield Case("gptj", 33, t.GPTJConfig(vocab_size=61, n_embd=30, n_head=3, n_layer=3, rotary_dim=6, **gptj), torch.float32, std=0.25)
     yield Case("gptj_inner", 34, t.GPTJConfig(vocab_size=53, n_embd=32, n_head=2, n_layer=2, rotary_dim=16, n_inner=45, tie_word_embeddings=True,

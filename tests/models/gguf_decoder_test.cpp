@@ -113,7 +113,51 @@ TEST_CASE("a GGUF file whose decoder cannot be run is refused by name", "[models
     CHECK(refused("llama_gqa_odd", "blk.1.attn_k.weight", "blk.1.attn_x.weight").code == ErrorCode::MissingTensor);
     CHECK(refused("qwen3", "qwen3.block_count", "qwen3.block_covnt").code == ErrorCode::CorruptFile);
     CHECK(refused("llama_yarn", "yarn", "yarm").code == ErrorCode::UnsupportedConfig);
+    CHECK(refused("olmo2", "blk.1.post_ffw_norm", "blk.1.post_xfw_norm").code == ErrorCode::MissingTensor);
+    CHECK(refused("gpt_neox_tanh", "use_parallel_residual", "use_parallel_residuam").code == ErrorCode::CorruptFile);
+    CHECK(refused("gpt_neox_tanh", "blk.0.ffn_norm.weight", "blk.0.ffn_morm.weight").code == ErrorCode::MissingTensor);
     CHECK(refused("phi3_longrope", "rope_factors_short", "rope_factors_xhort").code == ErrorCode::MissingTensor);
+}
+
+TEST_CASE("which layers of a GGUF file have the window, a list or a number says", "[models][decoder][gguf]") {
+    const TemporaryFolder folder;
+    constexpr const char* kPattern = "olmo2.attention.sliding_window_pattern";
+    const auto windows = [&](const auto& change) -> Result<std::vector<std::uint32_t>> {
+        const auto file = must(formats::Gguf::open(goldens_dir() / "gguf_decoders" / "olmo3_yarn.gguf"));
+        const auto contents = must(models::requantized(file, DType::f32));
+        formats::GgufMetadata metadata;
+        for (const auto& value : file.values())
+            if (value.key != kPattern) metadata.set(value);
+        change(metadata);
+        must(formats::write_gguf(folder / "changed.gguf", metadata, contents.tensors));
+        VKFORMER_TRY(const auto model, models::load_decoder(folder / "changed.gguf"));
+        std::vector<std::uint32_t> found;
+        for (const auto& layer : model.config().layers) found.push_back(layer.window);
+        return found;
+    };
+    using Windows = std::vector<std::uint32_t>;
+    const auto number = [&](std::uint32_t pattern) {
+        return windows([&](formats::GgufMetadata& metadata) { metadata.set(kPattern, pattern); });
+    };
+    const auto list = [&](const std::vector<std::int32_t>& pattern) {
+        return windows(
+            [&](formats::GgufMetadata& metadata) { metadata.set(kPattern, std::span<const std::int32_t>(pattern)); });
+    };
+    CHECK(must(windows([](formats::GgufMetadata&) {})) == Windows{6, 6, 6, 0, 6});
+    CHECK(must(number(3)) == Windows{6, 6, 0, 6, 6});
+    CHECK(must(number(1)) == Windows{0, 0, 0, 0, 0});
+    CHECK(must(number(0)) == Windows{6, 6, 6, 6, 6});
+    CHECK(must(list({0, 1, 1, 0, 0})) == Windows{0, 6, 6, 0, 0});
+    CHECK(list({0, 1, 1, 0}).error().code == ErrorCode::UnsupportedConfig);
+
+    // What follows from YaRN's factor may be said, and nothing else.
+    const auto scaled = [&](float factor) {
+        return windows(
+            [&](formats::GgufMetadata& metadata) { metadata.set("olmo2.rope.scaling.yarn_attn_factor", factor); });
+    };
+    CHECK(scaled(1.1386294f));
+    CHECK(scaled(1));
+    CHECK(scaled(1.2f).error().code == ErrorCode::UnsupportedConfig);
 }
 
 }  // namespace vkformer::tests
