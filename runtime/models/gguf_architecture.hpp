@@ -20,6 +20,7 @@ struct GgufArchitecture {
     std::string_view name;
     graph::RopePairing pairing;
     bool is_gemma = false;
+    bool is_gemma4 = false;
     bool is_plain = false;  ///< layer norms, and feed-forward layers without gates
     bool learned_positions = false;
     std::uint32_t window_pattern =
@@ -61,6 +62,7 @@ struct GgufArchitecture {
     constexpr bool norms_behind_attention() const { return is_gpt_oss || is_qwen_hybrid; }
     /// What the scores are multiplied with where no key says it.
     double attention_scale(const DecoderConfig& c) const {
+        if (is_gemma4) return 1;
         if (c.latent) return 1 / std::sqrt(static_cast<double>(c.latent.query_dim()));
         const bool is_wide = c.layers.size() == wide_scale_layers;
         return 1 / std::sqrt(static_cast<double>(is_wide ? c.hidden_size / c.heads : c.head_dim));
@@ -141,6 +143,14 @@ inline constexpr GgufArchitecture kGgufGemma3 = {.name = "gemma3",
                                                  .rope_theta = 1e6,
                                                  .window_rope_theta = 1e4,
                                                  .wide_scale_layers = 62};  // of 27 billion weights
+inline constexpr GgufArchitecture kGgufGemma4 = {.name = "gemma4",
+                                                 .pairing = graph::RopePairing::halves,
+                                                 .is_gemma = true,
+                                                 .is_gemma4 = true,
+                                                 .window_pattern = 6,
+                                                 .rope_theta = 1e6,
+                                                 .window_rope_theta = 1e4,
+                                                 .experts = GgufExperts::normalised};
 inline constexpr GgufArchitecture kGgufGpt2 = {
     .name = "gpt2", .pairing = graph::RopePairing::halves, .is_plain = true, .learned_positions = true};
 inline constexpr GgufArchitecture kGgufStarcoder2 = {

@@ -9,6 +9,7 @@
 
 #include "core/try.hpp"
 #include "models/decoder_loading.hpp"
+#include "models/gemma4.hpp"
 #include "models/gguf_architecture.hpp"
 
 namespace vkformer::models {
@@ -61,15 +62,18 @@ private:
         VKFORMER_TRY(c.hidden_size, file_.unsigned_integer(key("embedding_length"), count));
         formats::Expect<std::uint32_t> feed_forward = count;
         if (file_.has(key("expert_feed_forward_length"))) feed_forward.fallback = 1;  // no layer has that width
-        VKFORMER_TRY(c.intermediate_size, read_by_layer("feed_forward_length", feed_forward));
+        if (!architecture_.is_gemma4) {
+            VKFORMER_TRY(c.intermediate_size, read_by_layer("feed_forward_length", feed_forward));
+        }
         VKFORMER_TRY(c.heads, file_.unsigned_integer(key("attention.head_count"), count));
-        VKFORMER_CHECK(architecture_.has_latent_attention ? read_latent() : read_heads());
+        if (!architecture_.is_gemma4) VKFORMER_CHECK(architecture_.has_latent_attention ? read_latent() : read_heads());
         VKFORMER_TRY(c.max_positions, file_.unsigned_integer(key("context_length"), {.min = 1, .max = 1u << 28}));
         VKFORMER_TRY(const auto layers, file_.unsigned_integer(key("block_count"), {.min = 1, .max = 4096}));
         // Behind the layers of the model there may be those that predict the token after the next one, which nobody asks for.
         VKFORMER_TRY(const auto predicting, file_.unsigned_integer(key("nextn_predict_layers"), {.fallback = 0}));
         if (predicting >= layers) return file_.unsupported(key("nextn_predict_layers"), "fewer than block_count");
         c.layers.assign(layers - predicting, {});
+        if (architecture_.is_gemma4) VKFORMER_CHECK(read_gemma4_layers());
         VKFORMER_CHECK(read_mixers());
         VKFORMER_CHECK(check_kv_heads());
         VKFORMER_TRY(const TensorData embedding, file_.weights().get("token_embd.weight"));
@@ -112,6 +116,58 @@ private:
         if (c.heads % c.kv_heads != 0)
             return file_.unsupported(key("attention.head_count_kv"),
                                      "a divisor of attention.head_count = " + std::to_string(c.heads));
+        return {};
+    }
+
+    /// A number for each layer, or one of all.
+    Result<std::vector<std::uint32_t>> numbers_of_layers(const char* what, std::optional<std::uint32_t> fallback = {}) {
+        const std::string name = key(what);
+        const std::size_t layers = config().layers.size();
+        const auto* const value = file_.find(name);
+        constexpr std::uint32_t kMost = 1u << 24;
+        if (!value || value->type != formats::GgufType::array) {
+            VKFORMER_TRY(const auto all, file_.unsigned_integer(name, {.fallback = fallback, .min = 1, .max = kMost}));
+            return std::vector<std::uint32_t>(layers, all);
+        }
+        VKFORMER_TRY(const std::vector<std::int32_t> found, file_.integers(name));
+        std::vector<std::uint32_t> numbers(found.begin(), found.end());
+        const auto fits = [](std::uint32_t number) { return number > 0 && number <= kMost; };
+        if (numbers.size() != layers || !std::ranges::all_of(numbers, fits))
+            return file_.unsupported(name, "a number above 0 for each layer");
+        return numbers;
+    }
+
+    /// Layers with a window have heads of a width of their own, and all may differ in their numbers of heads and in their inner widths.
+    Result<void> read_gemma4_layers() {
+        DecoderConfig& c = config();
+        c.norms_values = true;
+        std::uint32_t wide = 0;
+        for (const auto& [keys, values, width] :
+             {std::tuple{"attention.key_length", "attention.value_length", &wide},
+              std::tuple{"attention.key_length_swa", "attention.value_length_swa", &c.head_dim}}) {
+            VKFORMER_TRY(*width, file_.unsigned_integer(key(keys), {.min = 2, .max = 1u << 16}));
+            VKFORMER_TRY(const auto value_dim, file_.unsigned_integer(key(values), {.fallback = *width}));
+            if (value_dim != *width) return file_.unsupported(key(values), std::to_string(*width));
+        }
+        VKFORMER_TRY(inner_widths_, numbers_of_layers("feed_forward_length"));
+        c.intermediate_size = inner_widths_.front();
+        VKFORMER_TRY(const auto kv_heads, numbers_of_layers("attention.head_count_kv", c.heads));
+        c.kv_heads = kv_heads.front();
+        VKFORMER_TRY(const std::vector<bool> slides, read_windows());
+        for (std::size_t i = 0; i < c.layers.size(); ++i) {
+            c.layers[i].kv_heads = kv_heads[i];
+            c.layers[i].head_dim = slides[i] ? c.head_dim : wide;
+            c.layers[i].window = slides[i] ? 1 : 0;  // until the key of its length is read
+            if (c.heads % kv_heads[i] != 0)
+                return file_.unsupported(key("attention.head_count_kv"),
+                                         "divisors of attention.head_count = " + std::to_string(c.heads));
+        }
+        const std::string shared = key("attention.shared_kv_layers");
+        VKFORMER_TRY(
+            const auto count,
+            file_.unsigned_integer(shared, {.fallback = 0, .max = static_cast<std::uint32_t>(c.layers.size() - 1)}));
+        if (!share_caches(c, count))
+            return file_.unsupported(shared, "so few that each has a layer of its kind before them");
         return {};
     }
 
@@ -323,7 +379,8 @@ private:
         c.attention_soft_cap = static_cast<float>(score_cap);
         c.logit_soft_cap = static_cast<float>(logit_cap);
         formats::Expect<std::uint32_t> expected = {.fallback = 0, .max = 1u << 28};
-        if (architecture_.is_gpt_oss) expected = {.min = 1, .max = 1u << 28};  // llama.cpp makes none up
+        if (architecture_.is_gpt_oss || architecture_.is_gemma4)
+            expected = {.min = 1, .max = 1u << 28};  // llama.cpp makes none up
         VKFORMER_TRY(const auto window, file_.unsigned_integer(key("attention.sliding_window"), expected));
         VKFORMER_TRY(const std::vector<bool> slides, read_windows());
         for (std::size_t i = 0; i < slides.size(); ++i) c.layers[i].window = slides[i] ? window : 0;
@@ -350,9 +407,10 @@ private:
 
     Result<void> read_ropes() {
         DecoderConfig& c = config();
-        VKFORMER_TRY(
-            const auto rotary_dim,
-            file_.unsigned_integer(key("rope.dimension_count"), {.fallback = c.head_dim, .min = 2, .max = c.head_dim}));
+        std::uint32_t width = 0;
+        for (const DecoderConfig::Layer& layer : c.layers) width = std::max(width, c.head_dim_of(layer));
+        VKFORMER_TRY(const auto rotary_dim,
+                     file_.unsigned_integer(key("rope.dimension_count"), {.fallback = width, .min = 2, .max = width}));
         if (rotary_dim % 2 != 0) return file_.unsupported(key("rope.dimension_count"), "an even number");
         VKFORMER_TRY(const double theta,
                      file_.real(key("rope.freq_base"), {.fallback = architecture_.rope_theta, .min = 1, .max = 1e12}));
@@ -363,8 +421,14 @@ private:
             const double usual = architecture_.stretches_windows ? architecture_.window_rope_theta : theta;
             VKFORMER_TRY(const double local,
                          file_.real(key("rope.freq_base_swa"), {.fallback = usual, .min = 1, .max = 1e12}));
+            std::uint32_t local_dim = rotary_dim;
+            if (architecture_.is_gemma4) {
+                VKFORMER_TRY(local_dim, file_.unsigned_integer(key("rope.dimension_count_swa"),
+                                                               {.fallback = c.head_dim, .min = 2, .max = c.head_dim}));
+            }
+            if (local_dim % 2 != 0) return file_.unsupported(key("rope.dimension_count_swa"), "an even number");
             c.ropes.push_back(
-                {.frequencies = graph::rope_frequencies(rotary_dim, local), .pairing = architecture_.pairing});
+                {.frequencies = graph::rope_frequencies(local_dim, local), .pairing = architecture_.pairing});
         }
         // llama.cpp takes the key for this where an architecture need not turn positions, and for nothing elsewhere.
         bool turns = true;
@@ -483,10 +547,11 @@ private:
             VKFORMER_TRY(w.positions, read_.tensor("position_embd.weight", {c.max_positions, c.hidden_size}));
         }
         for (std::size_t i = 0; i < c.layers.size(); ++i) {
-            VKFORMER_TRY(auto layer, read_layer("blk." + std::to_string(i) + ".", c.layers[i]));
+            VKFORMER_TRY(auto layer, read_layer("blk." + std::to_string(i) + ".", i));
             w.layers.push_back(std::move(layer));
         }
         VKFORMER_CHECK(check_layers());
+        if (architecture_.is_gemma4) VKFORMER_CHECK(read_layer_embeddings());
         const bool has_own_name = architecture_.is_lfm2 && read_.has("token_embd_norm.weight");
         VKFORMER_TRY(w.final_norm, norm(has_own_name ? "token_embd_norm" : "output_norm", c.hidden_size));
         VKFORMER_TRY(w.lm_head.weight,
@@ -499,10 +564,10 @@ private:
     }
 
     /// The norm of every head by itself or of all heads together, by how long it is.
-    Result<NormWeights> query_or_key_norm(const std::string& name, std::uint64_t width) {
+    Result<NormWeights> query_or_key_norm(const std::string& name, std::uint64_t width, std::uint64_t head_dim) {
         const TensorData* const gain = file_.weights().find(name + ".weight");
         const bool is_wide = gain && gain->shape == Shape{width};
-        return optional_norm(name, is_wide ? width : config().head_dim);
+        return optional_norm(name, is_wide ? width : head_dim);
     }
 
     /// A stack of all experts' matrices or, in older files, a tensor for each.
@@ -556,9 +621,10 @@ private:
     }
 
     /// The feed-forward layers of all tokens.
-    Result<void> read_feed_forward(const std::string& layer, bool has_experts, DecoderWeights::Layer& l) {
+    Result<void> read_feed_forward(const std::string& layer, bool has_experts, std::uint64_t inner,
+                                   DecoderWeights::Layer& l) {
         const DecoderConfig& c = config();
-        const std::uint64_t d = c.hidden_size, ffn = has_experts ? c.experts.shared_size : c.intermediate_size;
+        const std::uint64_t d = c.hidden_size, ffn = has_experts ? c.experts.shared_size : inner;
         const std::string end = has_experts ? "_shexp" : "";
         const bool has_shared =
             std::ranges::any_of(std::array{"ffn_up_shexp", "ffn_gate_shexp", "ffn_down_shexp", "ffn_gate_inp_shexp"},
@@ -578,11 +644,11 @@ private:
         return {};
     }
 
-    Result<void> read_attention(const std::string& layer, DecoderWeights::Layer& l) {
+    Result<void> read_attention(const std::string& layer, const DecoderConfig::Layer& kind, DecoderWeights::Layer& l) {
         const DecoderConfig& c = config();
         if (c.latent) return read_latent_weights(read_, c, kLatentNames, layer, {}, l);
-        const std::uint64_t d = c.hidden_size, width = std::uint64_t{c.heads} * c.head_dim,
-                            kv_width = std::uint64_t{c.kv_heads} * c.head_dim;
+        const std::uint64_t d = c.hidden_size, head = c.head_dim_of(kind), width = c.heads * head,
+                            kv_width = c.kv_heads_of(kind) * head;
         const std::uint64_t queries = architecture_.is_qwen_hybrid ? 2 * width : width;  // with their gates
         Projection query;
         if (read_.has(layer + "attn_qkv.weight")) {
@@ -592,16 +658,22 @@ private:
             l.value = rows_of(joined, queries + kv_width, kv_width);
         } else {
             VKFORMER_TRY(query, projection(layer + "attn_q", queries, d));
-            VKFORMER_TRY(l.key, projection(layer + "attn_k", kv_width, d));
-            VKFORMER_TRY(l.value, projection(layer + "attn_v", kv_width, d));
+            if (!kind.shared_cache) {
+                VKFORMER_TRY(l.key, projection(layer + "attn_k", kv_width, d));
+                if (!architecture_.is_gemma4 || read_.has(layer + "attn_v.weight")) {  // else values are the keys
+                    VKFORMER_TRY(l.value, projection(layer + "attn_v", kv_width, d));
+                }
+            }
         }
         if (architecture_.is_qwen_hybrid)
             set_gated_query(query, c, l);
         else
             l.query = std::move(query);
         VKFORMER_TRY(l.output, projection(layer + "attn_output", d, width));
-        VKFORMER_TRY(l.query_norm, query_or_key_norm(layer + "attn_q_norm", width));
-        VKFORMER_TRY(l.key_norm, query_or_key_norm(layer + "attn_k_norm", kv_width));
+        VKFORMER_TRY(l.query_norm, query_or_key_norm(layer + "attn_q_norm", width, head));
+        if (!kind.shared_cache) {
+            VKFORMER_TRY(l.key_norm, query_or_key_norm(layer + "attn_k_norm", kv_width, head));
+        }
         if (architecture_.is_gpt_oss) {
             VKFORMER_TRY(l.sinks, read_.tensor(layer + "attn_sinks.weight", {c.heads}));
         }
@@ -710,7 +782,47 @@ private:
         return {};
     }
 
-    Result<DecoderWeights::Layer> read_layer(const std::string& layer, const DecoderConfig::Layer& kind) {
+    /// The embeddings of each layer, if there are any, and what multiplies what layers give.
+    Result<void> read_layer_embeddings() {
+        const DecoderConfig& c = config();
+        DecoderWeights& w = parts_.weights;
+        VKFORMER_TRY(const auto width,
+                     file_.unsigned_integer(key("embedding_length_per_layer_input"), {.fallback = 0, .max = 1u << 16}));
+        const std::uint64_t all = std::uint64_t{width} * c.layers.size();
+        for (std::size_t i = 0; i < c.layers.size(); ++i) {
+            DecoderWeights::Layer& l = w.layers[i];
+            const std::string layer = "blk." + std::to_string(i) + ".";
+            VKFORMER_TRY(const TensorData scale, read_.tensor(layer + "layer_output_scale.weight", {1}));
+            VKFORMER_TRY(const auto scales, floats_of(scale));
+            l.scale = scales.front();
+            if (width == 0) continue;
+            VKFORMER_TRY(l.embedding_gate, projection(layer + "inp_gate", width, c.hidden_size));
+            VKFORMER_TRY(l.embedding_output, projection(layer + "proj", c.hidden_size, width));
+            VKFORMER_TRY(l.embedding_norm, norm(layer + "post_norm", c.hidden_size));
+        }
+        if (width == 0) return {};
+        VKFORMER_TRY(const TensorData table, read_.tensor("per_layer_token_embd.weight", {c.vocab_size, all}));
+        VKFORMER_TRY(const Projection all_rows, projection("per_layer_model_proj", all, c.hidden_size));
+        VKFORMER_TRY(w.layer_embedding_norm, norm("per_layer_proj_norm", width));
+        VKFORMER_TRY(w.layer_embeddings, split_layer_embeddings(table, all_rows, width));
+        return {};
+    }
+
+    /// Of Gemma 4's experts, beside which are the feed-forward layers of all tokens.
+    Result<void> read_expert_norms(const std::string& layer, ExpertWeights& w) {
+        const std::uint64_t d = config().hidden_size, count = config().experts.count;
+        VKFORMER_TRY(w.norm, norm(layer + "pre_ffw_norm_2", d));
+        VKFORMER_TRY(w.shared_post_norm, norm(layer + "post_ffw_norm_1", d));
+        VKFORMER_TRY(w.post_norm, norm(layer + "post_ffw_norm_2", d));
+        VKFORMER_TRY(const TensorData scale, read_.tensor(layer + "ffn_gate_inp.scale", {d}));
+        VKFORMER_TRY(w.router_norm, router_norm(scale));
+        VKFORMER_TRY(w.scales, optional_tensor(layer + "ffn_down_exps.scale", {count}));
+        if (!w.scales.bytes.empty()) w.scales.shape = {count, 1};
+        return {};
+    }
+
+    Result<DecoderWeights::Layer> read_layer(const std::string& layer, std::size_t index) {
+        const DecoderConfig::Layer& kind = config().layers[index];
         const std::uint64_t d = config().hidden_size;
         DecoderWeights::Layer l;
         if (!architecture_.norms_results) {
@@ -718,7 +830,7 @@ private:
         }
         switch (kind.mixer) {
         case DecoderConfig::Mixer::none: break;
-        case DecoderConfig::Mixer::attention: VKFORMER_CHECK(read_attention(layer, l)); break;
+        case DecoderConfig::Mixer::attention: VKFORMER_CHECK(read_attention(layer, kind, l)); break;
         case DecoderConfig::Mixer::convolution: VKFORMER_CHECK(read_convolution(layer, l)); break;
         case DecoderConfig::Mixer::delta_rule: VKFORMER_CHECK(read_delta_rule(layer, l)); break;
         case DecoderConfig::Mixer::selective_scan: VKFORMER_CHECK(read_scan(layer, l)); break;
@@ -741,8 +853,10 @@ private:
         }
         if (kind.has_experts) {
             VKFORMER_TRY(l.experts, read_experts(layer));
+            if (architecture_.is_gemma4) VKFORMER_CHECK(read_expert_norms(layer, l.experts));
         }
-        VKFORMER_CHECK(read_feed_forward(layer, kind.has_experts, l));
+        const std::uint64_t inner = inner_widths_.empty() ? config().intermediate_size : inner_widths_[index];
+        VKFORMER_CHECK(read_feed_forward(layer, kind.has_experts && !architecture_.is_gemma4, inner, l));
         return l;
     }
 
@@ -750,6 +864,7 @@ private:
     const GgufArchitecture& architecture_;
     WeightReader read_;
     DecoderParts parts_;
+    std::vector<std::uint32_t> inner_widths_;  // of the layers' feed-forward layers, where they differ
 };
 
 }  // namespace

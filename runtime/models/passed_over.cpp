@@ -172,6 +172,9 @@ constexpr Known kTensors[] = {
     {"t5 mt5", "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"},  // which no version reads
 };
 
+/// Tensors of GGUF files, by their architecture: of layers that see others' caches.
+constexpr Known kGgufTensors[] = {{"gemma4", "blk.*.attn_k.weight blk.*.attn_v.weight blk.*.attn_k_norm.weight"}};
+
 /// Keys of GGUF files without their architecture's prefix.
 constexpr std::string_view kKeys =
     "vocab_size "  // the table of tokens has it
@@ -270,7 +273,7 @@ std::vector<std::string> passed_over(const formats::Gguf& file) {
     constexpr std::size_t kShownElements = 5;
     std::vector<std::string> notes;
     const auto architecture = file.string("general.architecture", "");
-    const std::string prefix = (architecture ? *architecture : "") + ".";
+    const std::string type = architecture ? *architecture : "", prefix = type + ".";
     const auto layers = file.unsigned_integer(prefix + "block_count", {.fallback = 0});
     const auto predicting = file.unsigned_integer(prefix + "nextn_predict_layers", {.fallback = 0});
     for (const formats::GgufValue* const value : file.unasked()) {
@@ -281,8 +284,9 @@ std::vector<std::string> passed_over(const formats::Gguf& file) {
     std::vector<std::string> tensors = file.weights().unasked();
     // Behind the layers of the model there may be some that predict the token after the next one, which are counted here.
     std::erase_if(tensors, [&](const std::string& name) {
-        return layers && predicting &&
-               is_of_layers(name, "blk.", *layers - std::min(*predicting, *layers), *predicting);
+        return is_known(kGgufTensors, type, name) ||
+               (layers && predicting &&
+                is_of_layers(name, "blk.", *layers - std::min(*predicting, *layers), *predicting));
     });
     add_tensors(file.file_name(), std::move(tensors), notes);
     return notes;

@@ -250,10 +250,13 @@ Result<std::unique_ptr<TokenModel>> read_bpe(const Field& field) {
 }
 
 Result<std::unique_ptr<TokenModel>> make_bpe(Vocabulary vocabulary, std::span<const std::string_view> merges,
-                                             bool ignore_merges, const Field& place) {
+                                             BpeOptions wanted, const Field& place) {
     VKFORMER_TRY(Merges read, read_merges(place, merges, vocabulary, 0));
     Options options;
-    options.ignore_merges = ignore_merges;
+    options.unknown = std::move(wanted.unknown);
+    options.fuse_unknown = true;
+    options.byte_fallback = wanted.byte_fallback;
+    options.ignore_merges = wanted.ignore_merges;
     return std::unique_ptr<TokenModel>(
         std::make_unique<Bpe>(std::move(vocabulary), std::move(read), std::move(options)));
 }

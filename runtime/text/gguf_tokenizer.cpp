@@ -253,7 +253,7 @@ json word_piece_model(const Tokens& tokens, std::string_view unknown) {
 
 // ---- all together
 
-/// What the four kinds differ in.
+/// What the kinds differ in.
 struct TokenizerKind {
     json components;
     std::optional<Normalizer> normalizer;  // where no component says it
@@ -274,7 +274,25 @@ Result<TokenizerKind> read_byte_level_kind(const Gguf& file, Tokens& tokens, con
     kind.components["decoder"] = spelled(kByteLevel);
     kind.add_bos = type->add_bos;
     VKFORMER_TRY(const auto merges, file.strings(key("merges")));
-    VKFORMER_TRY(kind.model, make_bpe(Vocabulary::in_order(tokens.spellings), merges, type->ignore_merges, place));
+    VKFORMER_TRY(kind.model, make_bpe(Vocabulary::in_order(tokens.spellings), merges,
+                                      {.ignore_merges = type->ignore_merges}, place));
+    return kind;
+}
+
+/// Gemma 4's: merges over ▁ in place of spaces, each line by itself, and bytes.
+Result<TokenizerKind> read_spaced_kind(const Gguf& file, Tokens& tokens, const Field& place) {
+    TokenizerKind kind;
+    VKFORMER_TRY(const bool add_space_prefix, file.boolean(key("add_space_prefix"), false));
+    kind.normalizer = sentencepiece_normalizer({}, {.add_prefix = add_space_prefix});
+    kind.components["pre_tokenizer"] =
+        spelled(R"({"type": "Split", "behavior": "Isolated", "invert": false, "pattern": {"Regex": "[^\n]+|[\n]+"}})");
+    kind.components["decoder"] = spm_decoder(add_space_prefix);
+    kind.add_bos = true;
+    VKFORMER_TRY(const auto merges, file.strings(key("merges")));
+    VKFORMER_TRY(const auto unknown, read_id(file, "unknown_token_id", tokens.spellings.size()));
+    BpeOptions options = {.byte_fallback = true};
+    if (unknown) options.unknown = tokens.spellings[static_cast<std::size_t>(*unknown)];
+    VKFORMER_TRY(kind.model, make_bpe(Vocabulary::in_order(tokens.spellings), merges, std::move(options), place));
     return kind;
 }
 
@@ -312,7 +330,8 @@ Result<TokenizerKind> read_word_piece_kind(const Gguf& file, Tokens& tokens) {
     VKFORMER_TRY(const bool lowercase, file.boolean(key("normalizer.lowercase"), true));
     VKFORMER_TRY(const bool strip_accents, file.boolean(key("normalizer.strip_accents"), lowercase));
     for (std::string& token : tokens.spellings) token = word_piece_spelling(token);
-    std::string components = R"({"normalizer": {"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true,
+    std::string components =
+        R"({"normalizer": {"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true,
         "strip_accents": )";
     components += spelling_of(strip_accents);
     components += R"(, "lowercase": )";
@@ -333,9 +352,10 @@ Result<TokenizerKind> read_kind(const Gguf& file, Tokens& tokens, const Field& p
     VKFORMER_TRY(const std::string model, file.string(key("model")));
     if (model == "gpt2") return read_byte_level_kind(file, tokens, place);
     if (model == "llama") return read_sentencepiece_kind(file, tokens);
+    if (model == "gemma4") return read_spaced_kind(file, tokens, place);
     if (model == "t5") return read_unigram_kind(file, tokens);
     if (model == "bert") return read_word_piece_kind(file, tokens);
-    return file.unsupported(key("model"), "gpt2, llama, t5, bert");
+    return file.unsupported(key("model"), "gpt2, llama, gemma4, t5, bert");
 }
 
 /// Tokens that are found in the text before it is cut: control tokens, and what a user added.
@@ -350,9 +370,10 @@ std::vector<AddedToken> added_tokens(const Tokens& tokens) {
 }
 
 /// Spellings by which llama.cpp knows the end of a turn or a text where the metadata does not say.
-constexpr std::array<std::string_view, 14> kEndSpellings = {
+constexpr std::array<std::string_view, 15> kEndSpellings = {
     "<|eot_id|>", "<|im_end|>", "<|end|>",    "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>",    "<EOT>",
-    "_<EOT>",     "[EOT]",      "<|eom_id|>", "<|return|>",    "<|call|>",      "<end_of_utterance>", "<|calls|>"};
+    "_<EOT>",     "[EOT]",      "<|eom_id|>", "<|return|>",    "<|call|>",      "<end_of_utterance>", "<|calls|>",
+    "<turn|>"};
 
 Result<void> read_special_ids(const Gguf& file, const Tokens& tokens, const TokenizerKind& kind, GgufTokenizer& out) {
     const std::size_t count = tokens.spellings.size();
@@ -386,7 +407,8 @@ Result<json> post_processor(const Gguf& file, const Tokens& tokens, const Tokeni
     const auto part = [&](std::int32_t id, char type) {
         const std::string& token = tokens.spellings[static_cast<std::size_t>(id)];
         const std::string name = in_quotes(token);
-        special[token] = spelled(R"({"id": )" + name + R"(, "ids": [)" + std::to_string(id) + R"(], "tokens": [)" + name + "]}");
+        special[token] =
+            spelled(R"({"id": )" + name + R"(, "ids": [)" + std::to_string(id) + R"(], "tokens": [)" + name + "]}");
         return R"({"SpecialToken": {"id": )" + name + R"(, "type_id": )" + type + "}}";
     };
     const bool separated = kind.add_separator && add_separator;
@@ -405,7 +427,8 @@ Result<json> post_processor(const Gguf& file, const Tokens& tokens, const Tokeni
     append_end(single, '0');
     std::string pair = single + R"(, {"Sequence": {"id": "B", "type_id": 1}})";
     append_end(pair, '1');
-    json processor = spelled(R"({"type": "TemplateProcessing", "single": [)" + single + R"(], "pair": [)" + pair + "]}");
+    json processor =
+        spelled(R"({"type": "TemplateProcessing", "single": [)" + single + R"(], "pair": [)" + pair + "]}");
     processor["special_tokens"] = std::move(special);
     return processor;
 }

@@ -26,7 +26,7 @@ struct GgufTokenizer {
     std::string chat_template;  ///< `tokenizer.chat_template`, empty where absent
 };
 
-/// tokenizer.ggml.model: "gpt2" (byte-level BPE, its words by tokenizer.ggml.pre), "llama" (SentencePiece BPE), "t5"
+/// tokenizer.ggml.model: "gpt2" (byte-level BPE, its words by tokenizer.ggml.pre), "llama" (SentencePiece BPE), "gemma4" (BPE over ▁), "t5"
 /// (SentencePiece Unigram), "bert" (WordPiece). Errors: CorruptFile, UnsupportedConfig (a model or pre-tokenizer that is not
 /// implemented, by name), OutOfHostMemory.
 Result<GgufTokenizer> load_gguf_tokenizer(const formats::Gguf& file);

@@ -74,9 +74,15 @@ Result<std::unique_ptr<TokenModel>> read_bpe(const Field& field);
 Result<std::unique_ptr<TokenModel>> read_word_level(const Field& field);
 Result<std::unique_ptr<TokenModel>> read_word_piece(const Field& field);
 
+struct BpeOptions {
+    bool ignore_merges = false;  ///< a word that is a token stays whole
+    bool byte_fallback = false;  ///< characters without a token become bytes ("<0x0A>")
+    std::optional<std::string>
+        unknown;  ///< the token of those that do not, several in a row as one; none: they are dropped
+};
 /// Byte-pair encoding from merges "left right". `place` begins the messages. Errors: CorruptFile.
 Result<std::unique_ptr<TokenModel>> make_bpe(Vocabulary vocabulary, std::span<const std::string_view> merges,
-                                             bool ignore_merges, const Field& place);
+                                             BpeOptions options, const Field& place);
 /// The tokens' log-probabilities in the order of their ids.
 std::unique_ptr<TokenModel> make_unigram(Vocabulary vocabulary, std::vector<double> scores,
                                          std::optional<std::int32_t> unknown, bool byte_fallback);

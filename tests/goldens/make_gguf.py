@@ -144,6 +144,43 @@ def byte_level(name, expression, add_bos, **changes):
     return fill, lambda text: front + tokenizer.encode(text, add_special_tokens=False).ids
 
 
+def spaced_bpe(name):
+    """Merges over ▁ in place of spaces, and bytes where no token spells a character."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE(byte_fallback=True, fuse_unk=True, unk_token="<unk>"))
+    tokenizer.normalizer = normalizers.Replace(" ", "\u2581")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()])
+    bytes_ = [f"<0x{i:02X}>" for i in range(256)]
+    special = ["<pad>", "<eos>", "<bos>", "<unk>", "<|turn>", "<turn|>"]
+    trainer = trainers.BpeTrainer(vocab_size=700, limit_alphabet=80, special_tokens=special + bytes_, show_progress=False)
+    sentences = [line.replace("\n", " ") for line in lines_of.SENTENCES]  # no merge goes over the end of a line
+    tokenizer.train_from_iterator(sentences + ["\n", "\n\n"], trainer)
+    state = json.loads(tokenizer.to_str())
+    # Those of bytes are no tokens that a text is searched for.
+    state["added_tokens"] = [token for token in state["added_tokens"] if token["content"] in special]
+    tokenizer = Tokenizer.from_str(json.dumps(state))
+    tokens = [tokenizer.id_to_token(i) for i in range(tokenizer.get_vocab_size())]
+    types = [CONTROL if t in special else BYTE if t in bytes_ else NORMAL for t in tokens]
+
+    def fill(writer):
+        writer.add_tokenizer_model(name)
+        writer.add_token_list(tokens)
+        writer.add_token_scores([-1000.0] * len(tokens))
+        writer.add_token_types(types)
+        writer.add_token_merges([m if isinstance(m, str) else " ".join(m) for m in state["model"]["merges"]])
+        writer.add_bos_token_id(2)
+        writer.add_eos_token_id(1)
+        writer.add_unk_token_id(3)
+        writer.add_pad_token_id(0)
+        writer.add_add_bos_token(True)
+        writer.add_add_space_prefix(False)
+        return len(tokens)
+
+    return fill, lambda text: [2] + tokenizer.encode(text, add_special_tokens=False).ids
+
+
 def sentencepiece_model(**options):
     import sentencepiece
 
@@ -261,6 +298,7 @@ KINDS = {
         name, [r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", DEEPSEEK_SCRIPTS, r"\p{N}"], True),
     "deepseek-v3": lambda name: byte_level(name, [r"\p{N}{1,3}", DEEPSEEK3_SCRIPTS, DEEPSEEK3], True),
     "llama": sentencepiece_bpe,
+    "gemma4": spaced_bpe,
     "t5": sentencepiece_unigram,
     "bert": word_piece,
 }
