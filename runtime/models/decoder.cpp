@@ -58,9 +58,10 @@ public:
           adapters_(graph, layout.dtype, layout.adapter_scales) {}
 
     Result<Value> embed(Value tokens, Value starts, Value types = {}) {
-        graph_.set_scope("embedding");
+        name_ = config_.scope + "embedding";
+        graph_.set_scope(name_);
         VKFORMER_TRY(const Value table,
-                     graph_.weight("embedding.table", weights_.embedding, storage_of(weights_.embedding)));
+                     graph_.weight(name_ + ".table", weights_.embedding, storage_of(weights_.embedding)));
         VKFORMER_TRY(Value x, graph::embedding(graph_, tokens, table, config_.embedding_scale, layout_.dtype));
         VKFORMER_TRY(x, adapters_.add_rows("embedding", weights_.word_adapters, tokens, x));
         if (!weights_.types.bytes.empty()) {
@@ -71,7 +72,6 @@ public:
             VKFORMER_TRY(const Value positions, graph_.weight("embedding.positions", weights_.positions, DType::f32));
             VKFORMER_TRY(x, graph::positional_embedding(graph_, x, positions, starts));
         }
-        name_ = "embedding";
         if (weights_.embedding_norm) {
             VKFORMER_TRY(x, norm("norm", weights_.embedding_norm, x));
         }
@@ -80,7 +80,7 @@ public:
     }
 
     Result<Value> layer(std::size_t index, Value x, Value starts) {
-        name_ = "layers." + std::to_string(index);
+        name_ = config_.scope + "layers." + std::to_string(index);
         if (config_.norm_place == NormPlace::behind) return layer_normed_behind(index, x, starts);
         return config_.is_parallel ? layer_parallel(index, x, starts) : layer_normed_before(index, x, starts);
     }
@@ -116,7 +116,10 @@ public:
     Result<Value> layer_normed_before(std::size_t index, Value x, Value starts) {
         const DecoderWeights::Layer& w = weights_.layers[index];
         const bool has_mixer = config_.layers[index].mixer != DecoderConfig::Mixer::none;
-        VKFORMER_TRY(const Value middle, has_mixer ? add_mixed(index, x, starts) : Result<Value>(x));
+        VKFORMER_TRY(Value middle, has_mixer ? add_mixed(index, x, starts) : Result<Value>(x));
+        if (w.source) {
+            VKFORMER_TRY(middle, add_seen_of_source(index, middle));
+        }
         if (!w.feed_forward_norm && !w.feed_forward_post_norm) return middle;
         VKFORMER_TRY(const Value inner, w.feed_forward_norm ? norm("feed_forward_norm", w.feed_forward_norm, middle)
                                                             : Result<Value>(middle));
@@ -145,9 +148,72 @@ public:
         return graph::add(graph_, x, y);
     }
 
+    /// x + what x sees of the source
+    Result<Value> add_seen_of_source(std::size_t index, Value x) {
+        const SourceWeights& w = *weights_.layers[index].source;
+        VKFORMER_TRY(const Value normed, norm("source_norm", w.norm, x));
+        VKFORMER_TRY(const Value query, project("source_query", w.query, normed));
+        VKFORMER_TRY(const Value seen, see_source(index, query));
+        VKFORMER_TRY(Value y, project("source_output", w.output, seen));
+        VKFORMER_TRY(y, norm("source_post_norm", w.post_norm, y));
+        graph_.set_scope(name_ + ".source");
+        return graph::add(graph_, x, y);
+    }
+
+    /// Keys or values of the source, of which `hidden` is absent where they are in their state already.
+    Result<Value> source_heads(std::string_view what, std::size_t index, const Projection& w, Value hidden) {
+        const DecoderLayout::Source& source = layout_.source;
+        const Shape shape = {source.batch, source.len, config_.kv_heads, config_.head_dim};
+        if (!hidden)
+            return graph_.state(
+                std::string(what) + "." + std::to_string(index) + ".source_" + std::to_string(source.len),
+                layout_.dtype, shape);
+        VKFORMER_TRY(const Value rows, project(what, w, hidden));
+        return graph_.reshape(rows, shape);
+    }
+
+    /// The states of the source's keys and values.
+    Result<void> keep_source(Value hidden) {
+        for (std::size_t index = 0; index < weights_.layers.size(); ++index) {
+            name_ = config_.scope + "layers." + std::to_string(index);
+            const SourceWeights& w = *weights_.layers[index].source;
+            for (const auto& [what, projection] :
+                 {std::pair{"source_key", &w.key}, std::pair{"source_value", &w.value}}) {
+                VKFORMER_TRY(const Value heads, source_heads(what, index, *projection, hidden));
+                VKFORMER_TRY(const Value state, source_heads(what, index, *projection, {}));
+                VKFORMER_CHECK(graph::cache_append(graph_, heads, {}, state));
+            }
+        }
+        return {};
+    }
+
+    /// The beams of a source are queries of one batch element, so that they share its keys and values.
+    Result<Value> see_source(std::size_t index, Value query) {
+        const SourceWeights& w = *weights_.layers[index].source;
+        const DecoderLayout::Source& source = layout_.source;
+        VKFORMER_TRY(const Value keys, source_heads("source_key", index, w.key, source.hidden));
+        VKFORMER_TRY(const Value values, source_heads("source_value", index, w.value, source.hidden));
+        const std::uint64_t queries = std::uint64_t{layout_.rows} * layout_.len / source.batch;
+        VKFORMER_TRY(query, graph_.reshape(query, {source.batch, queries, config_.heads, config_.head_dim}));
+        graph_.set_scope(name_ + ".source");
+        const graph::AttentionMask mask = {.key_lengths = source.lengths};
+        const float scale = config_.attention_scale, cap = config_.attention_soft_cap;
+        Value seen;
+        if (std::ranges::find(source.kept, index) != source.kept.end()) {
+            VKFORMER_TRY(const auto both, graph::attention_with_weights(graph_, query, keys, values, mask, scale, cap));
+            source_weights_.push_back(both.weights);
+            seen = both.seen;
+        } else {
+            VKFORMER_TRY(seen, queries == 1
+                                   ? graph::decode_attention(graph_, query, keys, values, mask, scale, kSplitKeys, cap)
+                                   : graph::attention(graph_, query, keys, values, mask, scale, cap));
+        }
+        return graph_.reshape(seen, {layout_.rows, layout_.len, std::uint64_t{config_.heads} * config_.head_dim});
+    }
+
     Result<Value> final_norm(Value x) {
         if (!weights_.final_norm) return x;
-        name_ = "final";
+        name_ = config_.scope + "final";
         return norm("norm", weights_.final_norm, x);
     }
 
@@ -167,8 +233,8 @@ public:
         // A tied table is one tensor on the device.
         const TensorData& data = weights_.lm_head.weight;
         const bool is_tied = is_same(data, weights_.embedding);
-        VKFORMER_TRY(const Value weight,
-                     graph_.weight(is_tied ? "embedding.table" : "lm_head.weight", data, storage_of(data)));
+        VKFORMER_TRY(const Value weight, graph_.weight(is_tied ? config_.scope + "embedding.table" : "lm_head.weight",
+                                                       data, storage_of(data)));
         VKFORMER_TRY(const Value bias, optional_weight("lm_head.bias", weights_.lm_head.bias));
         VKFORMER_TRY(Value x, graph::linear(graph_, rows, weight, bias, DType::f32));
         VKFORMER_TRY(x, adapters_.add(name_, {&weights_.lm_head}, rows, x));
@@ -211,10 +277,21 @@ public:
     /// Whether the layer's keys and values are its own.
     bool has_cache(std::size_t index) const { return !config_.layers[index].shared_cache; }
 
-    /// What the layers gave on request; `hidden` is behind the last of them and the norm.
-    LayerValues take_kept(Value hidden) {
-        if (layout_.layers.hidden) keep_output(graph_, hidden, kept_.hidden);
-        return std::move(kept_);
+    /// What comes of the last layer's x, and what the layers gave on request.
+    Result<DecoderPass> finish(Value x, Logits wanted) {
+        DecoderPass pass;
+        VKFORMER_TRY(pass.hidden, final_norm(x));
+        if (layout_.layers.hidden) keep_output(graph_, pass.hidden, kept_.hidden);
+        pass.layers = std::move(kept_);
+        pass.source_weights = std::move(source_weights_);
+        if (wanted == Logits::all) {
+            // Where nobody asks for the hidden state, its norm is left out of the program.
+            VKFORMER_TRY(const Value scaled,
+                         config_.logit_scale == 1 ? Result<Value>(pass.hidden) : scaled_final_norm(x));
+            VKFORMER_TRY(pass.logits, logits(scaled));
+        }
+        pass.caches = std::move(caches_);
+        return pass;
     }
 
 private:
@@ -227,7 +304,7 @@ private:
 
     /// Of the tokens, whose embeddings are x, what layer_embedding() takes the rows of its layer from.
     Result<void> embed_for_layers(const LayerEmbeddings& w, Value tokens, Value x) {
-        name_ = "layer_embeddings." + std::to_string(layer_embeddings_.size());
+        name_ = config_.scope + "layer_embeddings." + std::to_string(layer_embeddings_.size());
         graph_.set_scope(name_);
         VKFORMER_TRY(const Value table, graph_.weight(name_ + ".table", w.table, storage_of(w.table)));
         const std::uint64_t width = weights_.layer_embedding_norm.gain.shape.element_count();
@@ -381,8 +458,8 @@ private:
     Result<Value> rope_table(std::size_t index) {
         if (rope_tables_[index]) return rope_tables_[index];
         const Rope& rope = layout_.extended ? config_.extended_ropes[index] : config_.ropes[index];
-        const std::string name = (layout_.extended ? "extended_rope." : "rope.") + std::to_string(index) +
-                                 ".positions_" + std::to_string(layout_.capacity);
+        const std::string name = config_.scope + (layout_.extended ? "extended_rope." : "rope.") +
+                                 std::to_string(index) + ".positions_" + std::to_string(layout_.capacity);
         VKFORMER_TRY(
             rope_tables_[index],
             graph_.weight(name, graph::rope_table(layout_.capacity, rope.frequencies, rope.scale), DType::f32));
@@ -895,6 +972,7 @@ private:
     AdapterProducts adapters_;
     std::vector<Value> caches_;
     LayerValues kept_;
+    std::vector<Value> source_weights_;
     std::string name_;  // of the layer at hand
 };
 
@@ -985,21 +1063,11 @@ Result<DecoderPass> Decoder::add_pass(Graph& graph, const DecoderLayout& wanted,
     Builder build(*this, graph, layout);
     VKFORMER_TRY(const Value embedded, build.embed(tokens, starts));
     VKFORMER_TRY(const Value x, build.layers(embedded, starts));
-    DecoderPass pass;
-    VKFORMER_TRY(pass.hidden, build.final_norm(x));
-    pass.layers = build.take_kept(pass.hidden);
-    if (logits == Logits::all) {
-        // Where nobody asks for the hidden state, its norm is left out of the program.
-        VKFORMER_TRY(const Value scaled,
-                     config_.logit_scale == 1 ? Result<Value>(pass.hidden) : build.scaled_final_norm(x));
-        VKFORMER_TRY(pass.logits, build.logits(scaled));
-    }
-    pass.caches = build.caches();
-    return pass;
+    return build.finish(x, logits);
 }
 
 Result<DecoderPass> Decoder::add_encoding(Graph& graph, const DecoderLayout& wanted, Value tokens, Value lengths,
-                                          Value types) const {
+                                          Value types, Logits logits) const {
     if (wanted.len > config_.max_positions)
         return Error{ErrorCode::InvalidArgument, "the model takes at most " + std::to_string(config_.max_positions) +
                                                      " tokens, not " + std::to_string(wanted.len)};
@@ -1010,15 +1078,17 @@ Result<DecoderPass> Decoder::add_encoding(Graph& graph, const DecoderLayout& wan
                                   .dtype = wanted.dtype,
                                   .weights = wanted.weights,
                                   .adapter_scales = wanted.adapter_scales,
-                                  .layers = wanted.layers};
+                                  .layers = wanted.layers,
+                                  .source = wanted.source};
     VKFORMER_CHECK(check_encoding());
     Builder build(*this, graph, layout, lengths);
     VKFORMER_TRY(const Value embedded, build.embed(tokens, {}, types));
     VKFORMER_TRY(const Value x, build.layers(embedded, {}));
-    DecoderPass pass;
-    VKFORMER_TRY(pass.hidden, build.final_norm(x));
-    pass.layers = build.take_kept(pass.hidden);
-    return pass;
+    return build.finish(x, logits);
+}
+
+Result<void> Decoder::add_source(Graph& graph, const DecoderLayout& layout, Value hidden) const {
+    return Builder(*this, graph, layout).keep_source(hidden);
 }
 
 Result<std::vector<Value>> Decoder::add_caches(Graph& graph, const DecoderLayout& layout) const {

@@ -112,6 +112,10 @@ struct DecoderConfig {
     std::uint32_t taps = 0;  ///< of the convolutions of layers that have one: tokens that each output sees
 
     bool is_causal = true;  ///< a token sees none behind it; false: that of an encoder, for add_encoding alone
+    std::string scope =
+        {};  ///< "encoder.", before the names of what the graph has of the model: of one of two in a graph
+    /// > 0: between attention and feed-forward layers, tokens attend to vectors of this size, the source.
+    std::uint32_t source_size = 0;
     NormPlace norm_place = NormPlace::before;
     /// With norms before: attention and feed-forward layers see the same hidden state, x + attention(norm(x)) + feed_forward(norm'(x)).
     bool is_parallel = false;
@@ -216,6 +220,13 @@ struct StateWeights {
     NormWeights norm;
 };
 
+/// x + post_norm(output(what query(norm(x)) sees of key(source) and value(source)))
+struct SourceWeights {
+    NormWeights norm;
+    Projection query, key, value, output;
+    NormWeights post_norm;
+};
+
 struct DecoderWeights : AdapterSet {
     struct Layer {
         NormWeights attention_norm;    ///< before attention (or its like), or behind it (NormPlace); optional
@@ -228,6 +239,7 @@ struct DecoderWeights : AdapterSet {
         NormWeights query_norm, key_norm;  ///< of every head, [head_dim], or of all of them together; optional
         TensorData sinks;  ///< [heads], a score of each query that is no key's (AttentionMask::sinks); optional
         NormWeights attention_post_norm;  ///< of the attention's result, before the residual; optional
+        std::optional<SourceWeights> source;  ///< of all layers of a model that attends to a source
         /// Before the feed-forward layers, or behind them; absent, with feed_forward_post_norm: there are none. Of parallel layers that
         /// have one norm it is attention_norm.
         NormWeights feed_forward_norm;
@@ -283,6 +295,14 @@ struct DecoderLayout {
     graph::Value
         state_slots{};  ///< of a model that keeps states, i32 [rows, 2]: graph::StatePlace::slots; absent: a state for each row
     LayerChoice layers{};  ///< attention: with caches as they are computed, not in pages
+
+    /// Of a model that attends to a source: `batch` sources, of each of which rows / batch sequences are beams, one behind the other.
+    struct Source {
+        std::uint32_t batch = 0, len = 0;
+        graph::Value lengths{};           ///< i32 [batch]
+        graph::Value hidden{};            ///< [batch, len, source_size]; absent: what add_source has left of it
+        std::vector<std::size_t> kept{};  ///< layers whose weights of it are kept
+    } source{};
 };
 
 enum class Logits : std::uint8_t { none, all };
@@ -293,6 +313,7 @@ struct DecoderPass {
     graph::Value logits;               ///< f32 [rows · len, vocab_size]; absent with Logits::none
     std::vector<graph::Value> caches;  ///< of all layers, keys and values
     LayerValues layers;
+    std::vector<graph::Value> source_weights;  ///< of the layers of Source::kept, f32 [batch, heads, queries, len]
 };
 
 /// The model: weights in files and how they are put together. Immutable and thread-safe.
@@ -333,11 +354,15 @@ public:
                                  graph::Value starts, Logits logits) const;
 
     /// Adds the forward pass over whole texts, without caches: tokens i32 [rows, len], of which those from lengths[r] (i32 [rows]) on are
-    /// padding that no other token sees, with their types (i32 [rows, len]; absent: all 0). There are no logits and no caches; rows of
-    /// padding have no meaning. Of the layout, rows, len, dtype, weights and layers count. Errors: the builders', and InvalidArgument (a len
-    /// above max_positions).
+    /// padding that no other token sees, with their types (i32 [rows, len]; absent: all 0). There are no caches; rows of padding have no
+    /// meaning. Of the layout, rows, len, dtype, weights, layers and source count. Errors: the builders', and InvalidArgument (a len above
+    /// max_positions).
     Result<DecoderPass> add_encoding(graph::Graph& graph, const DecoderLayout& layout, graph::Value tokens,
-                                     graph::Value lengths, graph::Value types = {}) const;
+                                     graph::Value lengths, graph::Value types = {}, Logits logits = Logits::none) const;
+
+    /// Adds what all layers make of the source, hidden [batch, len, source_size]: states that passes with this layout's source read, whose
+    /// names have its length.
+    Result<void> add_source(graph::Graph& graph, const DecoderLayout& layout, graph::Value hidden) const;
 
     /// The caches alone, in a graph that has no pass.
     Result<std::vector<graph::Value>> add_caches(graph::Graph& graph, const DecoderLayout& layout) const;

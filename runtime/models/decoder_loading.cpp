@@ -99,7 +99,7 @@ Result<DecoderWeights> read_llama_weights(const formats::Weights& weights, const
                           mlp = layer + std::string(layout.dense);
         DecoderWeights::Layer l;
         if (!layout.olmo_norms) {
-            VKFORMER_TRY(l.attention_norm, read.norm(layer + "input_layernorm", d, layout.norm_bias));
+            VKFORMER_TRY(l.attention_norm, read.norm(layer + std::string(layout.attention_norm), d, layout.norm_bias));
         }
         if (layout.read_mixer) {
             VKFORMER_CHECK(layout.read_mixer(read, c, layout, layer, i, l));
@@ -117,7 +117,7 @@ Result<DecoderWeights> read_llama_weights(const formats::Weights& weights, const
             }
         }
         if (layout.gemma_norms || layout.olmo_norms) {
-            VKFORMER_TRY(l.attention_post_norm, read.norm(layer + "post_attention_layernorm", d));
+            VKFORMER_TRY(l.attention_post_norm, read.norm(layer + std::string(layout.attention_post_norm), d));
             VKFORMER_TRY(l.feed_forward_post_norm, read.norm(layer + "post_feedforward_layernorm", d));
         }
         if (layout.gemma_norms) {
@@ -146,11 +146,12 @@ Result<DecoderWeights> read_llama_weights(const formats::Weights& weights, const
     }
     VKFORMER_TRY(w.final_norm, read.norm(std::string(layout.final_norm), d, layout.norm_bias));
     const WeightReader whole(weights, layout.head_prefix);
-    if (layout.tied || whole.has("lm_head.weight")) {
+    const std::string head(layout.head);
+    if (layout.tied || whole.has(head + ".weight")) {
         VKFORMER_TRY(w.lm_head.weight,
-                     whole.tied_tensor("lm_head.weight", {c.vocab_size, d}, w.embedding, layout.tied));
-        VKFORMER_TRY(w.lm_head.bias, whole.bias("lm_head.bias", c.vocab_size, layout.head_bias));
-        w.lm_head.origin = whole.origin("lm_head", c.vocab_size);
+                     whole.tied_tensor(head + ".weight", {c.vocab_size, d}, w.embedding, layout.tied));
+        VKFORMER_TRY(w.lm_head.bias, whole.bias(head + ".bias", c.vocab_size, layout.head_bias));
+        w.lm_head.origin = whole.origin(head, c.vocab_size);
     }
     return w;
 }

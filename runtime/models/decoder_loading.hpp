@@ -180,15 +180,17 @@ struct LlamaLayout {
     bool output_bias = false;
     bool feed_forward_bias = false;
     bool norm_bias = false;  ///< of the norms around attention and feed-forward layers, and of the final one
-    bool head_bias = false;  ///< "lm_head.bias"
+    bool head_bias = false;
     std::string_view dense = "mlp.", feed_forward_norm = "post_attention_layernorm", final_norm = "norm";
+    std::string_view attention_norm = "input_layernorm", attention_post_norm = "post_attention_layernorm";
+    std::string_view head = "lm_head";
     bool feed_forward = true;  ///< layers that all tokens go through are read; false: the caller reads them
     bool head_norms = false;   ///< q_norm, k_norm
     bool wide_norms = false;   ///< the same, of all heads together
     bool gemma_norms = false;  ///< a norm behind attention and behind the feed-forward layers too, with Gemma's names
     bool olmo_norms = false;   ///< those two alone, with the same names
     bool tied = false;         ///< lm_head is the embedding where the file has none; else it is then absent
-    std::string head_prefix;   ///< of "lm_head.weight"
+    std::string head_prefix;   ///< of the head
     ExpertNames experts;       ///< of the layers that have them
     std::string_view shared_expert = "shared_expert.";  ///< behind `dense`, the one of all tokens
     bool weighs_shared = true;                          ///< by "mlp.shared_expert_gate"
@@ -248,6 +250,10 @@ std::vector<TensorData> matrices_of(const TensorData& stack);
 /// Matrices of one shape as a stack has them: where each is no whole number of words, and so no part of a weight (graph::fills_words), one
 /// behind the other in memory, copied.
 std::vector<TensorData> stacked(std::vector<TensorData> matrices);
+
+/// A stack of layers as Gemma 2's, whose fields are `config`'s own. Errors: those of the loading functions.
+Result<DecoderParts> load_gemma2_stack(const formats::Config& config, const formats::Weights& weights,
+                                       const std::string& prefix, LlamaLayout layout);
 
 Result<DecoderWeights> read_llama_weights(const formats::Weights& weights, const DecoderConfig& config,
                                           const LlamaLayout& layout, const std::string& prefix);

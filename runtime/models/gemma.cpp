@@ -65,8 +65,9 @@ Result<void> read_ropes(const Config& config, Generation generation, DecoderConf
     return {};
 }
 
+/// `layout`: what differs from a decoder of Gemma's in names and in what is tied.
 Result<DecoderParts> load(const Config& config, const formats::Weights& weights, Generation generation,
-                          const std::string& prefix) {
+                          const std::string& prefix, LlamaLayout layout) {
     DecoderParts parts;
     DecoderConfig& c = parts.config;
     VKFORMER_TRY(c, read_sizes(config));
@@ -79,18 +80,29 @@ Result<DecoderParts> load(const Config& config, const formats::Weights& weights,
     VKFORMER_CHECK(read_attention(config, generation, c));
     VKFORMER_CHECK(read_ropes(config, generation, c));
 
-    LlamaLayout layout = {.head_norms = generation == Generation::third,
-                          .gemma_norms = generation != Generation::first};
+    layout.head_norms = generation == Generation::third;
+    layout.gemma_norms = generation != Generation::first;
     VKFORMER_TRY(layout.attention_bias, config.boolean("attention_bias", false));
     layout.output_bias = layout.attention_bias;
-    VKFORMER_TRY(layout.tied, config.boolean("tie_word_embeddings", true));
-    constexpr const char* kTower = "language_model.";  // of a folder with a vision tower, as transformers 4 writes it
-    if (weights.has(std::string(kTower) + "lm_head.weight")) layout.head_prefix = kTower;
     VKFORMER_TRY(parts.weights, read_llama_weights(weights, c, layout, prefix));
     return parts;
 }
 
+Result<DecoderParts> load_decoder_alone(const Config& config, const formats::Weights& weights, Generation generation,
+                                        const std::string& prefix) {
+    LlamaLayout layout;
+    VKFORMER_TRY(layout.tied, config.boolean("tie_word_embeddings", true));
+    constexpr const char* kTower = "language_model.";  // of a folder with a vision tower, as transformers 4 writes it
+    if (weights.has(std::string(kTower) + "lm_head.weight")) layout.head_prefix = kTower;
+    return load(config, weights, generation, prefix, std::move(layout));
+}
+
 }  // namespace
+
+Result<DecoderParts> load_gemma2_stack(const Config& config, const formats::Weights& weights, const std::string& prefix,
+                                       LlamaLayout layout) {
+    return load(config, weights, Generation::second, prefix, std::move(layout));
+}
 
 Result<DecoderParts> load_gemma(const Config& config, const formats::Weights& weights) {
     VKFORMER_TRY(const std::string type, config.string("model_type"));
@@ -98,13 +110,13 @@ Result<DecoderParts> load_gemma(const Config& config, const formats::Weights& we
     if (type == "gemma3") {  // with a vision tower, which is not read
         VKFORMER_TRY(const Config text, config.object("text_config"));
         for (const std::string prefix : {"language_model.model.", "model.language_model."})
-            if (weights.find(prefix + probe)) return load(text, weights, Generation::third, prefix);
-        return load(text, weights, Generation::third, "language_model.model.");
+            if (weights.find(prefix + probe)) return load_decoder_alone(text, weights, Generation::third, prefix);
+        return load_decoder_alone(text, weights, Generation::third, "language_model.model.");
     }
     const Generation generation = type == "gemma"    ? Generation::first
                                   : type == "gemma2" ? Generation::second
                                                      : Generation::third;
-    return load(config, weights, generation, find_prefix(weights, "model.", probe));
+    return load_decoder_alone(config, weights, generation, find_prefix(weights, "model.", probe));
 }
 
 }  // namespace vkformer::models

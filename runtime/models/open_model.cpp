@@ -90,6 +90,7 @@ constexpr Family<Seq2SeqPointer> kEncoderDecoders[] = {
     {"t5", &seq2seq<load_t5>},
     {"mt5", &seq2seq<load_t5>},
     {"umt5", &seq2seq<load_t5>},
+    {"t5gemma", &load_t5gemma},  // two stacks of decoder.hpp
     {"recurrent_seq2seq", &seq2seq<load_recurrent_seq2seq>},
 };
 constexpr Family<Decoder> kDecoders[] = {

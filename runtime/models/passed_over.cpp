@@ -48,7 +48,8 @@ constexpr Known kModelFields[] = {
      "starcoder2 olmo2 olmo3",
      "is_decoder is_encoder_decoder add_cross_attention pruned_heads"},
     {"gpt2", "is_decoder is_encoder_decoder pruned_heads"},  // its heads' rows lie together: the shapes tell
-    {"marian bart mbart m2m_100 pegasus t5 mt5 umt5 whisper", "is_decoder is_encoder_decoder add_cross_attention"},
+    {"marian bart mbart m2m_100 pegasus t5 mt5 umt5 t5gemma whisper",
+     "is_decoder is_encoder_decoder add_cross_attention"},
     {"vit deit dinov2 dinov2_with_registers dinov3_vit clip siglip",
      "is_decoder is_encoder_decoder add_cross_attention"},
 
@@ -56,6 +57,8 @@ constexpr Known kModelFields[] = {
     {"marian bart mbart pegasus", "add_bias_logits force_bos_token_to_be_generated extra_pos_embeddings save_step"},
     {"umt5", "scalable_attention"},  // as it always is
     {"t5", "n_positions"},           // there are none
+    // Of the stacks what the model itself says, and of the model what they say.
+    {"t5gemma", "tie_word_embeddings vocab_size pruned_heads classifier_dropout_rate hidden_act"},
     {"whisper",
      "apply_spec_augment mask_time_prob mask_time_length mask_time_min_masks mask_feature_prob mask_feature_length "
      "mask_feature_min_masks use_weighted_layer_sum classifier_proj_size median_filter_width"},  // the last: speech_config.hpp
@@ -244,7 +247,7 @@ std::string unknown(const std::string& file, std::string_view name, const std::s
 
 bool is_of_no_account(std::string_view model_type, std::string_view path) {
     for (const std::string_view nested :
-         {"text_config.", "vision_config.", "text_config_dict.", "vision_config_dict."}) {
+         {"text_config.", "vision_config.", "text_config_dict.", "vision_config_dict.", "encoder.", "decoder."}) {
         if (path.starts_with(nested) && is_of_no_account(model_type, path.substr(nested.size()))) return true;
     }
     constexpr std::string_view kObject = "quantization_config.";

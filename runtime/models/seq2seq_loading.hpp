@@ -2,6 +2,7 @@
 /// What the loading functions of the encoder–decoder Transformers share.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,6 +21,7 @@ Result<Seq2Seq> load_bart(const formats::Config& config, const formats::Weights&
 Result<Seq2Seq> load_m2m100(const formats::Config& config, const formats::Weights& weights);  // M2M100, NLLB
 Result<Seq2Seq> load_pegasus(const formats::Config& config, const formats::Weights& weights);
 Result<Seq2Seq> load_t5(const formats::Config& config, const formats::Weights& weights);  // T5, mT5, umT5, Flan-T5
+Result<std::unique_ptr<EncoderDecoder>> load_t5gemma(const formats::Config& config, const formats::Weights& weights);
 Result<Seq2Seq> load_whisper(const formats::Config& config, const formats::Weights& weights);
 
 /// A field that Hugging Face no longer reads, or that has one value with this architecture.

@@ -47,6 +47,7 @@ CASES = [
     "encoder_decoders/mbart_d20_h5_h2",
     "encoder_decoders/umt5_d20_own_biases",
     "encoder_decoders/t5_d22_relu",
+    "encoder_decoders/t5gemma_e24_d28",
     "marian/relu_d16_h1_h2_holes",
     "speech/whisper_d20_untied",
     "vision/models/clip_old_end",

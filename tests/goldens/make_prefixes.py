@@ -25,6 +25,7 @@ MODELS = [
     "encoder_decoders/m2m100_d26_h2",
     "encoder_decoders/t5_d22_relu",
     "encoder_decoders/pegasus_d27_h3_h9",
+    "encoder_decoders/t5gemma_e24_d28",
 ]
 OPTIONS = [
     {"num_beams": 1},
@@ -43,6 +44,8 @@ def entry(model, options, drawn):
     source = [drawn.randrange(3, config.vocab_size - 3) for _ in range(length)]
     prefix = [drawn.randrange(3, config.vocab_size - 3) for _ in range(drawn.randint(1, 5))]
     start = model.generation_config.decoder_start_token_id
+    if start is None:
+        start = model.generation_config.bos_token_id
     asked = {"max_length": MAX_LENGTH, "forced_bos_token_id": None, "forced_eos_token_id": None, "bad_words_ids": None}
     asked |= options | {"decoder_input_ids": torch.tensor([[start, *prefix]])}
     ids = torch.tensor([source])
@@ -66,7 +69,8 @@ def main():
     torch.set_num_threads(1)
     all_entries = []
     for index, name in enumerate(MODELS):
-        model = transformers.AutoModelForSeq2SeqLM.from_pretrained(HERE / name).double().eval()
+        # Eager, for the others know no soft caps.
+        model = transformers.AutoModelForSeq2SeqLM.from_pretrained(HERE / name, attn_implementation="eager").double().eval()
         drawn = random.Random(index)
         for options in OPTIONS:
             kept = []

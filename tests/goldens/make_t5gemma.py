@@ -73,6 +73,15 @@ def strict_window(sliding_window):
     return lambda batch, head, query, key: abs(query - key) < sliding_window
 
 
+def finite_masks(attend):
+    """transformers takes the softmax in float32, where float64's lowest number is infinite, and a token of padding that sees nothing NaN."""
+
+    def attend_finitely(module, query, key, value, attention_mask, **others):
+        return attend(module, query, key, value, None if attention_mask is None else attention_mask.clamp(min=-1e30), **others)
+
+    return attend_finitely
+
+
 def random_model(case):
     config = {name: value for name, value in case.config.items() if name != "decoder_start_token_id"}
     model = T5GEMMA(transformers.T5GemmaConfig(**config))
@@ -113,6 +122,8 @@ def main():
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
     transformers.masking_utils.sliding_window_bidirectional_overlay = strict_window
+    modeling = transformers.models.t5gemma.modeling_t5gemma
+    modeling.eager_attention_forward = finite_masks(modeling.eager_attention_forward)
     torch.set_num_threads(1)
     for case in CASES:
         if not arguments.cases or case.name in arguments.cases:

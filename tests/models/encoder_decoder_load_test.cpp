@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/// Folders of BART, mBART, M2M100, PEGASUS and T5 that are not quite: each gives an error that says what is wrong.
+/// Folders of BART, mBART, M2M100, PEGASUS, T5 and T5Gemma that are not quite: each gives an error that says what is wrong.
 #include <fstream>
 
 #include <nlohmann/json.hpp>
@@ -33,6 +33,16 @@ Result<models::Seq2Seq> load_encoder_decoder_with(const std::string& name, const
     config[field] = json::parse(value);
     return loader_of(name)(must(formats::Config::parse(config.dump(), "config.json")),
                            must(formats::open_weights(encoder_decoder_folder(name))));
+}
+
+/// Its stacks have configs of their own: `path` is a JSON pointer.
+Result<std::unique_ptr<models::EncoderDecoder>> load_t5gemma_with(const std::string& name, const std::string& path,
+                                                                  const std::string& value) {
+    std::ifstream file(encoder_decoder_folder(name) / "config.json");
+    json config = json::parse(file);
+    config[json::json_pointer(path)] = json::parse(value);
+    return models::load_t5gemma(must(formats::Config::parse(config.dump(), "config.json")),
+                                must(formats::open_weights(encoder_decoder_folder(name))));
 }
 
 }  // namespace
@@ -85,6 +95,45 @@ TEST_CASE("encoder-decoder configs that contradict the weights are refused", "[m
     const auto result = load_encoder_decoder_with(name, field, value);
     REQUIRE_FALSE(result);
     CHECK_THAT(result.error().message, ContainsSubstring(tensor));
+}
+
+TEST_CASE("T5Gemma's stacks are refused by what they have in other sizes or in another way",
+          "[models][encoder_decoder][errors]") {
+    const auto [name, path, value, words] = GENERATE(table<std::string, std::string, std::string, std::string>({
+        {"t5gemma_e24_d28", "/architectures", R"(["T5GemmaEncoderModel"])", "architectures"},
+        {"t5gemma_e24_d28", "/is_encoder_decoder", "false", "is_encoder_decoder"},
+        {"t5gemma_e24_d28", "/encoder/hidden_activation", R"("mish")", "hidden_activation"},
+        {"t5gemma_e24_d28", "/encoder/use_bidirectional_attention", "true", "use_bidirectional_attention"},
+        {"t5gemma_e24_d28", "/decoder/cross_attention_hidden_size", "28", "cross_attention_hidden_size"},
+        {"t5gemma_e24_d28", "/decoder/rope_parameters/rope_type", R"("dynamic")", "rope_type"},
+        {"t5gemma_e24_d28", "/decoder/num_hidden_layers", "2", "layer_types"},
+        {"t5gemma_e24_d28", "/encoder/vocab_size", "54", "encoder.embed_tokens.weight"},
+        {"t5gemma_e24_d28", "/tie_word_embeddings", "false", "lm_head.out_proj.weight"},
+        {"t5gemma_e24_d28", "/encoder/hidden_size", "27", "encoder.embed_tokens.weight"},
+        {"t5gemma_e24_d28", "/decoder/attention_bias", "true", "q_proj.bias"},
+    }));
+    CAPTURE(name, path, value);
+    const auto result = load_t5gemma_with(name, path, value);
+    REQUIRE_FALSE(result);
+    CHECK_THAT(result.error().message, ContainsSubstring(words));
+}
+
+TEST_CASE("T5Gemma takes no other mask than lengths", "[models][encoder_decoder][errors]") {
+    const auto model = must(load_t5gemma_with("t5gemma_e24_d28", "/decoder/use_cache", "true"));
+    CHECK_FALSE(model->limits().takes_any_mask);
+    CHECK(model->limits().decoder_layers == 3);
+    for (const models::ForwardOptions& options :
+         {models::ForwardOptions{.source_mask = models::SourceMask::additive},
+          models::ForwardOptions{.source_mask = models::SourceMask::lengths, .target_mask = true}}) {
+        const auto refused = model->forward(options);
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().code == ErrorCode::InvalidArgument);
+    }
+    graph::Graph graph;
+    CHECK_FALSE(model->add_encoder(graph, {.masked_source = true}));
+    const auto tokens = must(graph.input("tokens", DType::i32, {1, 2}));
+    const std::uint32_t behind = 3;
+    CHECK_FALSE(model->add_known_target(graph, {}, tokens, {&behind, 1}));
 }
 
 TEST_CASE("relative positions take no other mask than lengths", "[models][encoder_decoder][errors]") {

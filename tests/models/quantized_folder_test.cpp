@@ -35,6 +35,7 @@ struct Widened {
     std::map<std::uint64_t, std::uint64_t> dims;  ///< the golden's → these; others stay
     json fields;                                  ///< what config.json says of them
     std::size_t matrices;                         ///< that are stored in blocks
+    float gain = 1;                               ///< of the norms about; 0 where they add one to it
 };
 
 std::vector<Widened> widened_models() {
@@ -65,6 +66,13 @@ std::vector<Widened> widened_models() {
          {{22, 64}, {15, 96}, {37, 32}},
          {{"d_model", 64}, {"d_kv", 32}, {"d_ff", 32}},
          23},
+        {"encoder_decoders/t5gemma_windows",
+         {{24, 64}, {12, 32}, {21, 96}, {16, 32}, {8, 64}, {4, 32}, {25, 96}},
+         {{"encoder", {{"hidden_size", 64}, {"head_dim", 32}, {"intermediate_size", 96}}},
+          {"decoder",
+           {{"hidden_size", 32}, {"head_dim", 32}, {"intermediate_size", 96}, {"cross_attention_hidden_size", 64}}}},
+         40,
+         0},
         {"encoders/roberta_scores",
          {{28, 64}, {45, 96}},
          {{"hidden_size", 64}, {"intermediate_size", 96}, {"num_attention_heads", 4}},
@@ -108,13 +116,13 @@ Shape widened(const Shape& shape, const std::map<std::uint64_t, std::uint64_t>& 
     return Shape(wide);
 }
 
-/// Matrices that keep what they multiply about as large as it is, gains about 1.
-TensorData random_tensor(const std::string& name, const Shape& shape, std::mt19937& random) {
+/// Matrices that keep what they multiply about as large as it is, gains about `gain`.
+TensorData random_tensor(const std::string& name, const Shape& shape, float gain, std::mt19937& random) {
     const bool is_gain = shape.rank() == 1 && name.ends_with(".weight");
     const bool is_unscaled = name.ends_with("Attention.q.weight");  // T5 does not divide scores by √head_dim
     const double columns = static_cast<double>(shape.element_count()) / static_cast<double>(shape[0]);
     const double deviation = shape.rank() < 2 ? 0.1 : (is_unscaled ? 0.2 : 1.2) / std::sqrt(columns);
-    std::normal_distribution<float> distribution(is_gain ? 1 : 0, static_cast<float>(deviation));
+    std::normal_distribution<float> distribution(is_gain ? gain : 0, static_cast<float>(deviation));
     std::vector<float> values(shape.element_count());
     for (float& value : values) value = distribution(random);
     return owned(std::move(values), shape);
@@ -131,7 +139,8 @@ void write_widened(const Widened& model, const fs::path& folder) {
     const formats::Weights weights = must(formats::open_weights(golden));
     for (const auto& [name, data] : weights.tensors()) {
         const bool stays = data.shape.rank() == 0 || !is_float(data.dtype);
-        tensors.push_back({name, stays ? data : random_tensor(name, widened(data.shape, model.dims), random)});
+        tensors.push_back(
+            {name, stays ? data : random_tensor(name, widened(data.shape, model.dims), model.gain, random)});
     }
     must(formats::write_safetensors(folder / "model.safetensors", tensors));
 }
