@@ -44,19 +44,30 @@ Result<Seq2SeqPointer> seq2seq(const Config& config, const Weights& weights) {
     return Seq2SeqPointer(std::make_unique<decltype(model)>(std::move(model)));
 }
 
-template <auto Load>
-Result<Decoder> decoder(const Config& config, const Weights& weights) {
-    VKFORMER_TRY(DecoderParts loaded, Load(config, weights));
+// The functions of the families only name what is theirs: there are dozens, and the code behind is there once.
+
+using LoadParts = Result<DecoderParts> (*)(const Config&, const Weights&);
+
+Result<Decoder> decoder_by(LoadParts load, const Config& config, const Weights& weights) {
+    VKFORMER_TRY(DecoderParts loaded, load(config, weights));
     VKFORMER_TRY(DecoderParts parts, language_model(config, weights, std::move(loaded)));
+    return Decoder(std::move(parts.config), std::move(parts.weights));
+}
+template <LoadParts kLoad>
+Result<Decoder> decoder(const Config& config, const Weights& weights) {
+    return decoder_by(kLoad, config, weights);
+}
+
+Result<Decoder> decoder_of(const Gguf& file, const GgufArchitecture& architecture) {
+    VKFORMER_TRY(DecoderParts parts, load_gguf_decoder(file, architecture));
+    VKFORMER_CHECK(read_causality(file, architecture, parts.config));
+    if (!parts.config.is_causal) return file.unsupported(std::string(architecture.name) + ".attention.causal", "true");
+    VKFORMER_CHECK(check_attention(file.file_name(), parts.config));
     return Decoder(std::move(parts.config), std::move(parts.weights));
 }
 template <const GgufArchitecture& kArchitecture>
 Result<Decoder> decoder_file(const Gguf& file) {
-    VKFORMER_TRY(DecoderParts parts, load_gguf_decoder(file, kArchitecture));
-    VKFORMER_CHECK(read_causality(file, kArchitecture, parts.config));
-    if (!parts.config.is_causal) return file.unsupported(std::string(kArchitecture.name) + ".attention.causal", "true");
-    VKFORMER_CHECK(check_attention(file.file_name(), parts.config));
-    return Decoder(std::move(parts.config), std::move(parts.weights));
+    return decoder_of(file, kArchitecture);
 }
 
 template <auto Load>
@@ -64,15 +75,19 @@ Result<Encoder> decoder_as_encoder(const Config& config, const Weights& weights)
     VKFORMER_TRY(DecoderParts parts, Load(config, weights));
     return encoder_of(config, weights, std::move(parts));
 }
-template <const GgufArchitecture& kArchitecture>
-Result<Encoder> decoder_file_as_encoder(const Gguf& file) {
-    const std::string key = std::string(kArchitecture.name) + ".pooling_type";
+
+Result<Encoder> encoder_of(const Gguf& file, const GgufArchitecture& architecture) {
+    const std::string key = std::string(architecture.name) + ".pooling_type";
     VKFORMER_TRY(const auto pooling, file.unsigned_integer(key, {.fallback = 0}));
     if (pooling > 3) return file.unsupported(key, "1 (mean), 2 (cls), 3 (last)");
-    VKFORMER_TRY(DecoderParts parts, load_gguf_decoder(file, kArchitecture));
-    VKFORMER_CHECK(read_causality(file, kArchitecture, parts.config));
+    VKFORMER_TRY(DecoderParts parts, load_gguf_decoder(file, architecture));
+    VKFORMER_CHECK(read_causality(file, architecture, parts.config));
     const EncoderConfig config = encoder_config_of(parts.config);
     return encoder_over(std::move(parts), config, {});
+}
+template <const GgufArchitecture& kArchitecture>
+Result<Encoder> decoder_file_as_encoder(const Gguf& file) {
+    return encoder_of(file, kArchitecture);
 }
 
 Result<SpeechModel> speech(const Config& config, const Weights& weights) {
