@@ -12,6 +12,7 @@
 #include "models/run_in_pieces.hpp"
 #include "support/backends.hpp"
 #include "support/bounds.hpp"
+#include "support/refused.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace vkformer::tests {
@@ -148,7 +149,7 @@ TEST_CASE("which layers of a GGUF file have the window, a list or a number says"
     CHECK(must(number(1)) == Windows{0, 0, 0, 0, 0});
     CHECK(must(number(0)) == Windows{6, 6, 6, 6, 6});
     CHECK(must(list({0, 1, 1, 0, 0})) == Windows{0, 6, 6, 0, 0});
-    CHECK(list({0, 1, 1, 0}).error().code == ErrorCode::UnsupportedConfig);
+    check_refused(list({0, 1, 1, 0}), ErrorCode::UnsupportedConfig, kPattern);
 
     // What follows from YaRN's factor may be said, and nothing else.
     const auto scaled = [&](float factor) {
@@ -157,7 +158,7 @@ TEST_CASE("which layers of a GGUF file have the window, a list or a number says"
     };
     CHECK(scaled(1.1386294f));
     CHECK(scaled(1));
-    CHECK(scaled(1.2f).error().code == ErrorCode::UnsupportedConfig);
+    check_refused(scaled(1.2f), ErrorCode::UnsupportedConfig, "yarn_attn_factor");
 }
 
 }  // namespace vkformer::tests
