@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/// Speech in, text out, with a Whisper model from a Hugging Face folder.
+/// Speech in, text out, with a Whisper, Wav2Vec 2.0 or HuBERT from a Hugging Face folder.
 #pragma once
 
 #include <cstddef>
@@ -97,13 +97,14 @@ struct Transcription {
 /// A model on a device, ready to listen: a folder with config.json, model.safetensors, tokenizer.json and
 /// generation_config.json of Whisper (docs/models.md). A window is what the model hears at once, half a minute. At
 /// temperature 0 the tokens are those of Hugging Face's generate(), return_timestamps and thresholds alike, but that a
-/// window which begins behind the last sample is not heard. Not thread-safe; distinct transcribers are independent of each
-/// other.
+/// window which begins behind the last sample is not heard. Or a folder of Wav2Vec2ForCTC or HubertForCTC, with vocab.json in place of
+/// tokenizer.json: it takes precision, timestamps, batch, word_timestamps, vad and what is not about text of the options, hears windows
+/// of 20 s that reach over one another, and ends segments with pauses. Not thread-safe; distinct transcribers are independent of each other.
 class VKFORMER_API Transcriber {
 public:
     /// Errors: FileNotFound, CorruptFile, UnsupportedConfig, MissingTensor, ShapeMismatch (of the folder);
     /// InvalidArgument (a language or task that the model does not know,
-    /// no temperature, a batch with timestamps, times of words where the folder does not say by which heads, vad_parameters);
+    /// no temperature, an option that a model without a decoder does not take, a batch with timestamps, times of words where the folder does not say by which heads, vad_parameters);
     /// NoVulkanLoader, NoDevice, MissingFeature (of the device). With `vad` those of VoiceActivityDetector::load, and
     /// UnsupportedConfig where the model does not hear 16000 samples a second. Never falls back to another device.
     static Result<Transcriber> load(const std::filesystem::path& folder, const TranscriberOptions& options = {});

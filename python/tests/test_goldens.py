@@ -368,6 +368,24 @@ def test_speech(device: str, name: str) -> None:
         assert str(found) == found.text == entry["text"].strip()
 
 
+@pytest.mark.parametrize("name", ["wav2vec2_base", "hubert_large"])
+def test_speech_without_decoder(device: str, name: str) -> None:
+    golden = read_json("ctc", name, "text.json")
+    state, samples = 7, np.zeros(golden["samples"], np.float32)
+    for i in range(len(samples)):
+        state = (1664525 * state + 1013904223) % 2**32
+        samples[i] = ((state >> 16) - 32768) // (1 << (i // 300 % 4 * 2)) / 32768
+    with vkformer.Transcriber(GOLDENS / "ctc" / name, device, word_timestamps=True, plain_shaders=True) as transcriber:
+        assert transcriber.sample_rate == 1000
+        found = transcriber.transcribe(samples)
+    assert found.text == golden["text"]
+    words = [word for segment in found.segments for word in segment.words]
+    assert [word.text.strip() for word in words] == [word["word"] for word in golden["words"]]
+    assert [word.start for word in words] == pytest.approx([word["start"] for word in golden["words"]])
+    with pytest.raises(vkformer.InvalidArgumentError, match="leave out language"):
+        vkformer.Transcriber(GOLDENS / "ctc" / name, device, language="en", plain_shaders=True)
+
+
 def test_speech_with_times(device: str) -> None:
     folder = GOLDENS / "speech" / "whisper_times_414"
     entry = read_json("speech", "whisper_times_414", "timed.json")[0]

@@ -10,10 +10,11 @@ from ._voice_activity import VadParameters, vad_options
 
 
 class Transcriber(Model[_core.Transcriber]):
-    """A Whisper from a folder: speech in, text out.
+    """A Whisper, Wav2Vec 2.0 or HuBERT (CTC) from a folder: speech in, text out.
 
     path: a folder with config.json, model.safetensors (or what ``vkformer convert`` makes of it), tokenizer.json and
-        generation_config.json.
+        generation_config.json; of a Wav2Vec 2.0 or HuBERT vocab.json in place of the last two. These have no decoder: of the
+        options below they take timestamps, batch, word_timestamps, vad and vad_parameters.
     device, dtype, weights: as of Translator.
     language: what is spoken, as the model spells it ("de"). Empty: what the folder says, else what the model hears first.
     task: "transcribe", or "translate" into English. Empty: what the folder says, else "transcribe".
@@ -32,7 +33,7 @@ class Transcriber(Model[_core.Transcriber]):
     vad_parameters: what counts as speech: VadParameters.
     Further keyword arguments: vkformer.CommonArguments.
 
-    Raises: as Translator; InvalidArgumentError for an unknown language or task, no temperature, a batch with timestamps,
+    Raises: as Translator; InvalidArgumentError for an unknown language or task, no temperature, an option that the model does not take, a batch with timestamps,
         times of words where the folder does not say by which heads, ``vad_parameters``; with ``vad`` as VoiceActivityDetector,
         and UnsupportedConfigError where the model does not hear 16000 samples a second.
     """

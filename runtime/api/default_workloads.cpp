@@ -7,6 +7,7 @@
 #include "api/encoder_heads.hpp"
 #include "api/encoder_runner.hpp"
 #include "api/generation_workload.hpp"
+#include "api/hearing.hpp"
 #include "api/image_runner.hpp"
 #include "core/try.hpp"
 #include "models/decoder_defaults.hpp"
@@ -46,6 +47,7 @@ Workloads workloads_of(const models::Opened<models::Clip>& opened, DType dtype, 
 
 Workloads workloads_of(const models::Opened<models::SpeechModel>& opened, DType dtype, models::WeightFormat weights) {
     VKFORMER_TRY(const auto speech, opened.load());
+    if (speech.ctc) return ctc_workload(*speech.ctc, dtype);
     // What is written of times is no part of what is measured.
     const auto limits = speech.model->limits();
     VKFORMER_TRY(const auto config, models::load_speech_config(opened.path, limits.target_len, limits.target_vocab,

@@ -8,6 +8,7 @@
 
 #include "core/try.hpp"
 #include "formats/weights.hpp"
+#include "models/ctc_loading.hpp"
 #include "models/decoder_loading.hpp"
 #include "models/encoder_loading.hpp"
 #include "models/gguf_architecture.hpp"
@@ -95,6 +96,10 @@ Result<SpeechModel> speech(const Config& config, const Weights& weights) {
     const std::uint32_t mel_bins = model.config().mel_bins;
     return SpeechModel{std::make_unique<Seq2Seq>(std::move(model)), mel_bins};
 }
+Result<SpeechModel> ctc(const Config& config, const Weights& weights) {
+    VKFORMER_TRY(CtcModel model, load_wav2vec2(config, weights));
+    return SpeechModel{.model = nullptr, .ctc = std::make_unique<CtcModel>(std::move(model))};
+}
 
 constexpr Family<Seq2SeqPointer> kEncoderDecoders[] = {
     {"marian", &seq2seq<load_marian>},
@@ -175,7 +180,7 @@ constexpr Family<VisionEncoder> kVisionEncoders[] = {{"vit", &load_vit},
                                                      {"dinov2_with_registers", &load_dinov2},
                                                      {"dinov3_vit", &load_dinov3}};
 constexpr Family<Clip> kClips[] = {{"clip", &load_clip}, {"siglip", &load_siglip}};
-constexpr Family<SpeechModel> kSpeechModels[] = {{"whisper", &speech}};
+constexpr Family<SpeechModel> kSpeechModels[] = {{"whisper", &speech}, {"wav2vec2", &ctc}, {"hubert", &ctc}};
 
 /// Calls `visit` with the families of each kind, in the order of ModelKind.
 void for_each_kind(auto&& visit) {
@@ -190,7 +195,9 @@ void for_each_kind(auto&& visit) {
 void set_notes(FileNotes& model, std::vector<std::string> notes) { model.notes = std::move(notes); }
 void set_notes(Clip& model, std::vector<std::string> notes) { model.notes = std::move(notes); }
 void set_notes(Seq2SeqPointer& model, std::vector<std::string> notes) { model->notes = std::move(notes); }
-void set_notes(SpeechModel& speech, std::vector<std::string> notes) { speech.model->notes = std::move(notes); }
+void set_notes(SpeechModel& speech, std::vector<std::string> notes) {
+    (speech.ctc ? speech.ctc->notes : speech.model->notes) = std::move(notes);
+}
 
 template <class Model>
 std::function<Result<Model>()> loader(const path& folder, const Config& config, const Family<Model>& family) {

@@ -63,6 +63,14 @@ constexpr Known kModelFields[] = {
      "apply_spec_augment mask_time_prob mask_time_length mask_time_min_masks mask_feature_prob mask_feature_length "
      "mask_feature_min_masks use_weighted_layer_sum classifier_proj_size median_filter_width"},  // the last: speech_config.hpp
 
+    {"wav2vec2 hubert",
+     "is_decoder is_encoder_decoder add_cross_attention tie_word_embeddings pad_token_id bos_token_id eos_token_id "
+     "num_feat_extract_layers feat_extract_dropout feat_proj_dropout feat_quantizer_dropout final_dropout layerdrop "
+     "apply_spec_augment mask_* num_codevector* contrastive_logits_temperature num_negatives codevector_dim "
+     "proj_codevector_dim diversity_loss_weight ctc_loss_reduction ctc_zero_infinity use_weighted_layer_sum "
+     "classifier_proj_size tdnn_* xvector_output_dim adapter_kernel_size adapter_stride num_adapter_layers "
+     "output_hidden_size"},
+
     {"bert roberta xlm-roberta camembert",
      "tie_word_embeddings directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers "
      "pooler_size_per_head pooler_type"},
@@ -172,6 +180,7 @@ constexpr Known kTensors[] = {
     {"gpt_neox", "*.attention.bias *.attention.masked_bias"},
     {"marian m2m_100", "*embed_positions.weight*"},  // sinusoids
     {"bart mbart", "*classification_head.*"},
+    {"wav2vec2 hubert", "*masked_spec_embed"},                                             // of training
     {"t5 mt5", "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"},  // which no version reads
 };
 

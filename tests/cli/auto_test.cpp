@@ -46,6 +46,7 @@ TEST_CASE("info says what --device auto takes, and why", "[cli][info]") {
         {"vision/vit", "classify PICTURE"},
         {"vision/clip", "classify --label 'a photo of a cat' --label 'zwei Katzen' PICTURE"},
         {"speech/whisper_texts", "transcribe --no-timestamps SOUND"},
+        {"ctc/wav2vec2_base", "transcribe --no-timestamps SOUND"},
     };
     const TemporaryFolder cache;  // of all: what one model's trials have found, the next one does not try again
     const std::string home = "XDG_CACHE_HOME=" + cache.path().string() + " ";

@@ -445,6 +445,7 @@ TEST_CASE("info: the shaders of every kind of model", "[cli][info]") {
         {"sentences/embedder", "pool"},
         {"vision/models/vit_labels", "patchify"},
         {"speech/whisper_texts", "mask_timestamps"},
+        {"ctc/wav2vec2_base", "concat"},
         {"encoder_decoders/t5_d22_relu", "relative_bias"},
         {"modern_encoders/deberta_scores", "relative_scores"},
     }));

@@ -32,8 +32,8 @@ std::vector<std::string> cases_with_layers() {
 
 std::vector<formats::NamedTensor> inputs_of(const Golden& golden) {
     std::vector<formats::NamedTensor> inputs;
-    for (const char* name : {"input_ids", "attention_mask", "token_type_ids", "pixel_values", "decoder_input_ids",
-                             "decoder_attention_mask"})
+    for (const char* name : {"input_ids", "attention_mask", "token_type_ids", "pixel_values", "input_values",
+                             "decoder_input_ids", "decoder_attention_mask"})
         if (golden.has(name)) inputs.push_back({name, golden.tensor(name)});
     if (golden.has("input_features")) inputs.push_back(features_of(golden));
     return inputs;
@@ -99,9 +99,9 @@ TEST_CASE("forward: hidden states and attention weights of every layer", "[cli][
 TEST_CASE("forward: hidden states and attention weights of devices", "[cli][forward][layers]") {
     for (graph::Backend* const backend : test_backends()) {
         if (backend->name().starts_with("CPU")) continue;
-        for (const std::string name :
-             {"decoders/gpt_oss", "decoders/gemma2", "modern_encoders/modernbert_h24",
-              "encoder_decoders/umt5_d20_own_biases", "encoder_decoders/t5gemma_e24_d28", "vision/models/clip_old_end"})
+        for (const std::string name : {"decoders/gpt_oss", "decoders/gemma2", "modern_encoders/modernbert_h24",
+                                       "encoder_decoders/umt5_d20_own_biases", "encoder_decoders/t5gemma_e24_d28",
+                                       "vision/models/clip_old_end", "ctc/hubert_large"})
             for (const auto& [dtype, bound] : {std::pair{"f32", 1e-5}, std::pair{"f16", 5e-3}})
                 check_layers(name,
                              "--plain --dtype " + std::string(dtype) + " --device " + quoted(fs::path(backend->name())),

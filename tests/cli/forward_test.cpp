@@ -221,6 +221,22 @@ TEST_CASE("forward: what hears and what sees", "[cli][forward][speech][vision]")
                 CHECK(std::abs(std::accumulate(&weights[row], &weights[row] + keys, 0.0) - 1) < bound);
         }
     }
+    for (const std::string name : {"wav2vec2_base", "hubert_large"}) {
+        const Golden golden("ctc/" + name + "/golden.safetensors");
+        const auto file = pass("ctc/" + name, {{"input_values", golden.tensor("input_values")}});
+        check_output(file, "logits", golden, "logits", bound);
+        check_output(file, "last_hidden_state", golden, "last_hidden_state", bound);
+        const auto masked = pass("ctc/" + name, {{"input_values", golden.tensor("input_values")},
+                                                 {"attention_mask", golden.tensor("sample_mask")}});
+        const TensorData* const logits = masked.find("logits");
+        REQUIRE((logits && logits->shape == golden.shape("logits")));
+        std::vector<double> found(logits->shape.element_count());
+        must(convert(logits->dtype, logits->bytes, 0, std::span<double>(found)));
+        const auto expected = golden.doubles("masked_logits");
+        const auto numbers = static_cast<std::size_t>(golden.ints("frames")[1]) * golden.shape("logits")[2];
+        CHECK(relative_error(std::span<const double>(found).subspan(found.size() / 2, numbers),
+                             std::span<const double>(expected).first(numbers)) < bound);
+    }
     {
         const Golden golden("marian/relu_d30_h5_h3/golden.safetensors");
         const auto file = pass("marian/relu_d30_h5_h3",
@@ -324,6 +340,11 @@ TEST_CASE("forward: bad input of what hears and sees is said", "[cli][forward][s
     refuses(whisper, {targets, zeros("input_features", {1, 7, 82})}, "an even number up to 80");
     refuses(whisper, {targets, zeros("input_features", {2, 7, 80})}, "batch of 2, decoder_input_ids of 1");
     refuses(whisper, {targets, zeros("input_features", {1, 7, 80}), zeros("attention_mask", {1, 80})}, "does not take");
+    const std::string ctc = "ctc/wav2vec2_base";
+    refuses(ctc, {}, "no tensor input_values");
+    refuses(ctc, {zeros("input_values", {1, 1, 80})}, "takes [batch, 1]");
+    refuses(ctc, {zeros("input_values", {1, 29})}, "29 samples are too few");
+    refuses(ctc, {zeros("input_values", {1, 80}), zeros("input_features", {1, 80})}, "does not take");
     refuses(vit, {}, "no tensor pixel_values");
     refuses(vit, {zeros("pixel_values", {1, 3, 12, 13})}, "takes [batch, 3, 12, 12]");
     refuses("modern_vision/models/dinov2_odd", {zeros("pixel_values", {1, 3, 6, 30})}, "at least one patch, 7 × 7");

@@ -7,7 +7,9 @@
 
 #include "cli/run_program.hpp"
 #include "support/catch.h"
+#include "support/files.hpp"
 #include "support/goldens.hpp"
+#include "support/noise.hpp"
 #include "support/vad.hpp"
 #include "support/wav.hpp"
 
@@ -67,6 +69,30 @@ TEST_CASE("transcribe prints what is said", "[cli][speech]") {
     CHECK(object["segments"][0]["avg_logprob"].get<double>() > -1);
     CHECK(object["segments"][0]["end"] == static_cast<double>(clip().size()) / 8000);
     CHECK(object["text"] == "The cat sat on the mat.");
+}
+
+TEST_CASE("transcribe prints what CTC models hear", "[cli][ctc]") {
+    const TemporaryFolder folder;
+    const auto model = goldens_dir() / "ctc/wav2vec2_base";
+    const json golden = read_json(model / "text.json");
+    const std::string file = write_sound(folder, wav(noise_of(golden["samples"], 7), 1000)).string();
+    const std::string command = "transcribe -q -d cpu --plain " + file + " -m ";
+    CHECK(run(command + model.string()).out == golden["text"].get<std::string>() + "\n");
+    const json object = json::parse(run(command + model.string() + " --json --word-timestamps").out);
+    CHECK(object["text"] == golden["text"]);
+    CHECK_FALSE(object.contains("language"));
+    CHECK(object["segments"][0]["words"][0]["start"] == golden["words"][0]["start"]);
+    CHECK_THAT(run(command + model.string() + " --format srt").out, ContainsSubstring("00:00:00,"));
+    const Outcome refused = run(command + model.string() + " --language de");
+    CHECK(refused.exit_code == 2);
+    CHECK_THAT(refused.err, ContainsSubstring("leave out language"));
+    const auto blocks = folder / "blocks";
+    CHECK(run("convert -q --dtype q8_0 " + model.string() + " " + blocks.string()).exit_code == 0);
+    CHECK_THAT(run("inspect " + blocks.string()).out, ContainsSubstring("q8_0"));
+    CHECK_FALSE(run(command + blocks.string()).out.empty());
+    for (const char* const looks :
+         {"validate --length 9 --model ", "bench model --length 9 --runs 2 --batch 2 --model "})
+        CHECK(run(std::string(looks) + model.string() + " -d cpu -q").exit_code == 0);
 }
 
 TEST_CASE("transcribe writes subtitles", "[cli][speech]") {
@@ -229,7 +255,7 @@ TEST_CASE("transcribe says what it needs and what it does not do", "[cli][speech
     const Outcome text_model =
         run("transcribe -d cpu -m " + (goldens_dir() / "encoder_decoders/bart_d21_h3_h7").string() + " " + file);
     CHECK(text_model.exit_code == 2);
-    CHECK_THAT(text_model.err, ContainsSubstring("supported: speech models (whisper)"));
+    CHECK_THAT(text_model.err, ContainsSubstring("supported: speech models (whisper, wav2vec2, hubert)"));
     const Outcome help = run("transcribe --help");
     CHECK(help.exit_code == 0);
     CHECK_THAT(help.out, ContainsSubstring("--language"));

@@ -50,6 +50,8 @@ CASES = [
     "encoder_decoders/t5gemma_e24_d28",
     "marian/relu_d16_h1_h2_holes",
     "speech/whisper_d20_untied",
+    "ctc/hubert_large",
+    "ctc/wav2vec2_base",
     "vision/models/clip_old_end",
     "vision/models/vit_h20",
     "modern_vision/models/dinov2_odd",
@@ -57,7 +59,7 @@ CASES = [
     "modern_vision/models/siglip_odd",
 ]
 CASES_OF_4 = ["decoders/gemma2", "decoders/gemma3"]  # a hidden size that 5.12 holds against the heads, whose width is their own
-INPUTS = ["input_ids", "attention_mask", "token_type_ids", "pixel_values", "input_features", "decoder_input_ids", "decoder_attention_mask"]
+INPUTS = ["input_ids", "attention_mask", "token_type_ids", "pixel_values", "input_features", "input_values", "decoder_input_ids", "decoder_attention_mask"]
 
 
 def load_model(folder, config):

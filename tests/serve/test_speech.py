@@ -124,6 +124,33 @@ def test_speech_alone(server: Server, tmp_path: Path) -> None:
         assert ended.returncode != 0 and words in ended.stderr, ended.stderr
 
 
+def test_model_without_decoder(tmp_path: Path) -> None:
+    folder = GOLDENS / "ctc" / "wav2vec2_base"
+    golden = json.loads((folder / "text.json").read_text())
+    state, samples = 7, []
+    for i in range(golden["samples"]):
+        state = (1664525 * state + 1013904223) % 2**32
+        samples.append(((state >> 16) - 32768) // (1 << (i // 300 % 4 * 2)))
+    file = io.BytesIO()
+    with wave.open(file, "wb") as writer:
+        writer.setnchannels(1)
+        writer.setsampwidth(2)
+        writer.setframerate(1000)
+        writer.writeframes(struct.pack(f"<{len(samples)}h", *samples))
+    sound = file.getvalue()
+    letters = Server("--model", f"letters={folder}", models=())
+    try:
+        status, content = send(letters, form({"file": sound, "response_format": b"verbose_json", "timestamp_granularities[]": b"word"}))
+        body = json.loads(content)
+        assert (status, body["text"], body["duration"]) == (200, golden["text"], golden["samples"] / 1000)
+        assert [(word["word"], word["start"]) for word in body["words"]] == [(word["word"], word["start"]) for word in golden["words"]]
+        for fields, path in (({"language": b"en"}, "transcriptions"), ({}, "translations")):
+            status, content = send(letters, form({"file": sound, **fields}), f"/v1/audio/{path}")
+            assert (status, b"without a decoder" in content) == (400, True)
+    finally:
+        assert letters.stop() == 0
+
+
 def test_bad_forms(server: Server) -> None:
     sound = clip()
     for body, what in (

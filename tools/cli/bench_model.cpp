@@ -185,7 +185,8 @@ Result<int> bench(const BenchModelCommand& command, const models::Opened<models:
     return bench_decoder(command, opened);
 }
 Result<int> bench(const BenchModelCommand& command, const models::Opened<models::SpeechModel>& opened) {
-    return bench_speech(command, opened);
+    VKFORMER_TRY(const auto speech, opened.load());
+    return speech.ctc ? bench<models::SpeechModel>(command, opened) : bench_speech(command, opened);
 }
 
 Result<int> run(const BenchModelCommand& command) {

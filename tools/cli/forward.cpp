@@ -192,8 +192,45 @@ Result<Outputs> pass_of(const models::EncoderDecoder& model, const Request& requ
                       .write = write});
 }
 
+/// Sounds as Hugging Face's Wav2Vec2FeatureExtractor gives them, [batch, samples]. What norms over time make of padding is as there.
+Result<Outputs> pass_of(const models::CtcModel& model, const Request& request) {
+    const TensorData* data = request.inputs.find("input_values");
+    const Shape of_one = {data && data->shape.rank() == 2 ? data->shape[1] : 1};
+    VKFORMER_TRY(const auto sounds, request.inputs.floats("input_values", of_one));
+    const IntegerMatrix like = {.batch = sounds.batch,
+                                .len = static_cast<std::uint32_t>(of_one[0]),
+                                .values = std::vector<std::int32_t>(sounds.values.size())};
+    VKFORMER_TRY(const auto padding, request.inputs.right_padding(like));
+    VKFORMER_CHECK(request.inputs.check_names({"input_values", "attention_mask"}));
+    std::vector<std::uint32_t> lengths;
+    for (const std::int32_t length : padding.lengths()) lengths.push_back(static_cast<std::uint32_t>(length));
+    models::CtcLayout layout = {
+        .batch = sounds.batch, .samples = like.len, .dtype = request.dtype, .layers = request.layers};
+    struct Run {
+        graph::Graph graph;
+        models::CtcTensors pass;
+    } run;
+    VKFORMER_TRY(run.pass, model.add_encoder(run.graph, layout));
+    run.graph.mark_output(run.pass.hidden);
+    run.graph.mark_output(run.pass.logits);
+    NamedValues read = {{"logits", run.pass.logits}, {"last_hidden_state", run.pass.hidden}};
+    add_layers(read, "", run.pass.layers);
+    VKFORMER_CHECK(check_outputs(numbers_of(run.graph, read)));
+    VKFORMER_TRY(const auto backend,
+                 open_backend(request.device, [&] { return api::default_workloads(request.opened, request.dtype); }));
+    VKFORMER_TRY(const auto program, backend->compile(graph::make_plan_for(*backend, std::move(run.graph)),
+                                                      backend->make_store(), backend->make_store()));
+    const models::CtcSounds heard = {.samples = sounds.values, .lengths = lengths, .norms_padding = true};
+    VKFORMER_CHECK(model.inputs(run.pass, layout, heard).write_to(*program));
+    VKFORMER_CHECK(program->submit());
+    VKFORMER_CHECK(program->wait());
+    VKFORMER_TRY(auto outputs, read_outputs(*program, read));
+    return Outputs{backend->name(), std::move(outputs)};
+}
+
 /// Spectrograms as Hugging Face's WhisperFeatureExtractor gives them, [batch, bins, frames]; two frames are a position of the encoder.
 Result<Outputs> pass_of(const models::SpeechModel& speech, const Request& request) {
+    if (speech.ctc) return pass_of(*speech.ctc, request);
     const std::uint64_t most_frames = 2 * speech.model->limits().source_len;
     const TensorData* data = request.inputs.find("input_features");
     const std::uint64_t frames = data && data->shape.rank() == 3 ? data->shape[2] : most_frames;
@@ -635,7 +672,8 @@ void add_forward(CLI::App& app, Action& action) {
             "-i,--input", options->input,
             "Tensors by Hugging Face's names: input_ids [batch, length], of an encoder-decoder decoder_input_ids too, "
             "int64 or int32; if wanted attention_mask, decoder_attention_mask, and of a text encoder token_type_ids. "
-            "Of a speech model input_features [batch, mel bins, frames] and decoder_input_ids; of a vision model "
+            "Of a Whisper input_features [batch, mel bins, frames] and decoder_input_ids; of a Wav2Vec 2.0 or HuBERT "
+            "input_values [batch, samples] and if wanted attention_mask; of a vision model "
             "pixel_values [batch, channels, height, width]; of CLIP and SigLIP pixel_values, input_ids or both")
         ->required();
     command

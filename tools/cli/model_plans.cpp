@@ -130,6 +130,7 @@ Result<Plans> plans_of_kind(const models::Opened<models::SpeechModel>& opened, c
     if (options.beams > 1)
         return Error{ErrorCode::InvalidArgument, "a model that hears is decoded without beams: leave out --beams"};
     VKFORMER_TRY(const auto speech, opened.load());
+    if (speech.ctc) return plans_of_kind<models::SpeechModel>(opened, options);
     return speech_plans_of(*speech.model, options);
 }
 

@@ -125,4 +125,40 @@ Result<std::vector<Pass>> passes_of(const models::Opened<models::VisionEncoder>&
     return image_passes(encoder, options);
 }
 
+Result<std::vector<Pass>> passes_of(const models::Opened<models::SpeechModel>& model, const PassOptions& options) {
+    VKFORMER_TRY(const models::SpeechModel speech, model.load());
+    const models::CtcModel& ctc = *speech.ctc;
+    std::uint64_t samples = options.length;  // of the least sound with so many frames
+    for (auto at = ctc.config().stem.rbegin(); at != ctc.config().stem.rend(); ++at)
+        samples = (samples - 1) * at->stride + at->taps;
+    if (samples * options.batch > graph::Graph::kMaxElements)
+        return Error{ErrorCode::InvalidArgument, std::to_string(options.length) + " frames are more than go through"};
+    const std::vector<float> sounds =
+        random_values<float>(samples * options.batch, std::normal_distribution<float>(), options.seed);
+    std::vector<std::uint32_t> lengths(options.batch, static_cast<std::uint32_t>(samples));
+    for (std::uint32_t b = 1; b < options.batch && !options.full_texts; b += 2) lengths[b] -= lengths[b] / 3;
+    std::vector<Pass> passes;
+    for (const bool keeps_weights : {false, true}) {
+        if (keeps_weights && !options.with_attention_weights) continue;
+        Pass pass = {.name = keeps_weights ? "sounds, attention weights kept" : "sounds",
+                     .items = "sounds",
+                     .graph = {},
+                     .feeds = {}};
+        const models::CtcLayout layout = {.batch = options.batch,
+                                          .samples = static_cast<std::uint32_t>(samples),
+                                          .dtype = options.dtype,
+                                          .layers = {.attention = keeps_weights}};
+        VKFORMER_TRY(const auto tensors, ctc.add_encoder(pass.graph, layout));
+        pass.graph.mark_output(tensors.logits);
+        auto inputs = ctc.inputs(tensors, layout, {.samples = sounds, .lengths = lengths});
+        const auto feed = [&](auto& all) {
+            for (auto& [value, values] : all) pass.feeds[pass.graph.tensor(value).name] = std::move(values);
+        };
+        feed(inputs.numbers);
+        feed(inputs.integers);
+        passes.push_back(std::move(pass));
+    }
+    return passes;
+}
+
 }  // namespace vkformer::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/// Models that answer in one pass, encoders of texts and of images, for the commands that look at graphs.
+/// Models that answer in one pass, encoders of texts, of images and of sounds, for the commands that look at graphs.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +35,8 @@ struct PassOptions {
 Result<std::vector<Pass>> passes_of(const models::Opened<models::Encoder>& model, const PassOptions& options);
 Result<std::vector<Pass>> passes_of(const models::Opened<models::VisionEncoder>& model, const PassOptions& options);
 Result<std::vector<Pass>> passes_of(const models::Opened<models::Clip>& model, const PassOptions& options);
+/// Of a Wav2Vec 2.0 or HuBERT; `length` are frames.
+Result<std::vector<Pass>> passes_of(const models::Opened<models::SpeechModel>& model, const PassOptions& options);
 
 /// A model that passes_of takes.
 template <class Model>

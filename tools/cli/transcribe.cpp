@@ -164,7 +164,10 @@ void add_transcribe(CLI::App& app, Action& action) {
         .add_option("file", options->files,
                     "WAV, FLAC, Ogg or other files that libsndfile reads, of any rate and number of channels")
         ->required();
-    command.add_option("-m,--model", options->model, "Whisper folder of the Hugging Face layout")->required();
+    command
+        .add_option("-m,--model", options->model,
+                    "Folder of a Whisper, Wav2Vec 2.0 or HuBERT of the Hugging Face layout")
+        ->required();
     command.add_option("--language", options->language,
                        "What is spoken: en, de, … (default: what the model folder says, else what the model hears)");
     command.add_option("--task", options->task,
@@ -194,7 +197,9 @@ void add_transcribe(CLI::App& app, Action& action) {
     options->weights.add(command);
     command.footer(
         "Sound longer than the model's window of 30 s is heard window after window, each from where the last whole "
-        "segment of the one before ends.\n"
+        "segment of the one before ends. A Wav2Vec 2.0 or HuBERT hears windows of 20 s that reach over one another, "
+        "and "
+        "takes no options of a decoder (language, task, temperatures, thresholds, lengths).\n"
         "Examples:\n"
         "  vkformer transcribe --model whisper-tiny speech.wav\n"
         "  vkformer transcribe --model whisper-small --format srt film.flac > film.srt\n"

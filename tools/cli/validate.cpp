@@ -339,6 +339,7 @@ Result<std::vector<Case>> cases_of(const models::Opened<models::Decoder>& opened
 
 Result<std::vector<Case>> cases_of(const models::Opened<models::SpeechModel>& opened, const ValidateCommand& command) {
     VKFORMER_TRY(const auto speech, opened.load());
+    if (speech.ctc) return cases_of<models::SpeechModel>(opened, command);
     VKFORMER_TRY(const auto config, any_speech_config(opened.path, *speech.model));
     return cases_of(*speech.model, config, command.length, command.device.dtype_value(), command.seed);
 }

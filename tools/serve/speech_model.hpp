@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/// A Whisper under many clients: one file after the other.
+/// A Whisper, Wav2Vec 2.0 or HuBERT under many clients: one file after the other.
 #pragma once
 
 #include <filesystem>
