@@ -420,7 +420,22 @@ void add_tile(const std::byte* tile, std::size_t size, std::size_t rows, const s
     add_tile_of<P, kSmallTileRows>(tile, rows, panel, columns, groups, ahead, y, stride);
 }
 
-template <class Format>
+#ifdef VKFORMER_HAS_AVX_VNNI
+/// Panels of quants that are not signed are the same bytes with AVX2, made by the same instructions: one function for both.
+template <DType dtype, class Format>
+void make_own_panel(const std::byte* weight, std::size_t row_bytes, std::size_t columns, std::size_t groups,
+                    std::byte* panel) {
+    if constexpr (Format::kSigned)
+        make_panel<Format>(weight, row_bytes, columns, groups, panel);
+    else
+        int8_kernels_avx2(dtype)->make_panel(weight, row_bytes, columns, groups, panel);
+}
+#else
+template <DType, class Format>
+constexpr auto make_own_panel = make_panel<Format>;
+#endif
+
+template <DType dtype, class Format>
 constexpr Int8Kernels kInt8 = {.panel_columns = kPanelColumns,
                                .tile_rows = kTileRows,
                                .small_tile_rows = kSmallTileRows,
@@ -431,23 +446,23 @@ constexpr Int8Kernels kInt8 = {.panel_columns = kPanelColumns,
                                .quantize = quantize<Format::kPairs>,
                                .add_dots = add_dots<Format>,
                                .make_tile = make_tile<Format>,
-                               .make_panel = make_panel<Format>,
+                               .make_panel = make_own_panel<dtype, Format>,
                                .add_tile = add_tile<Panel<Format>>};
 
 inline const Int8Kernels* int8_kernels_of(DType dtype) noexcept {
     switch (dtype) {
-    case DType::q8_0: return &kInt8<Q8_0>;
-    case DType::q4_0: return &kInt8<Nibbles<kQ4_0Format>>;
-    case DType::q4_1: return &kInt8<Nibbles<kQ4_1Format>>;
-    case DType::q5_0: return &kInt8<Nibbles<kQ5_0Format>>;
-    case DType::q5_1: return &kInt8<Nibbles<kQ5_1Format>>;
-    case DType::iq4_nl: return &kInt8<Nibbles<kIq4NlFormat>>;
-    case DType::mxfp4: return &kInt8<Nibbles<kMxfp4Format>>;
-    case DType::iq4_xs: return &kInt8<Iq4_XS>;
-    case DType::q3_k: return &kInt8<Q3_K>;
-    case DType::q4_k: return &kInt8<Q4_K>;
-    case DType::q5_k: return &kInt8<Q5_K>;
-    case DType::q6_k: return &kInt8<Q6_K>;
+    case DType::q8_0: return &kInt8<DType::q8_0, Q8_0>;
+    case DType::q4_0: return &kInt8<DType::q4_0, Nibbles<kQ4_0Format>>;
+    case DType::q4_1: return &kInt8<DType::q4_1, Nibbles<kQ4_1Format>>;
+    case DType::q5_0: return &kInt8<DType::q5_0, Nibbles<kQ5_0Format>>;
+    case DType::q5_1: return &kInt8<DType::q5_1, Nibbles<kQ5_1Format>>;
+    case DType::iq4_nl: return &kInt8<DType::iq4_nl, Nibbles<kIq4NlFormat>>;
+    case DType::mxfp4: return &kInt8<DType::mxfp4, Nibbles<kMxfp4Format>>;
+    case DType::iq4_xs: return &kInt8<DType::iq4_xs, Iq4_XS>;
+    case DType::q3_k: return &kInt8<DType::q3_k, Q3_K>;
+    case DType::q4_k: return &kInt8<DType::q4_k, Q4_K>;
+    case DType::q5_k: return &kInt8<DType::q5_k, Q5_K>;
+    case DType::q6_k: return &kInt8<DType::q6_k, Q6_K>;
     default: return nullptr;
     }
 }
