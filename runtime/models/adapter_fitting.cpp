@@ -35,7 +35,9 @@ std::vector<Group> groups_of(DecoderWeights::Layer& layer) {
             {&layer.state.input},
             {&layer.state.beta, &layer.state.step},
             {&layer.gate, &layer.up},
-            {&layer.down}};
+            {&layer.down},
+            {&layer.embedding_gate},
+            {&layer.embedding_output}};
 }
 
 std::vector<Group> groups_of(EncoderLayerWeights& layer) {
@@ -350,9 +352,10 @@ private:
 Result<Decoder> with_adapters(const Opened<Decoder>& opened, const Decoder& model,
                               const std::vector<Adapter>& adapters) {
     DecoderWeights weights = model.weights();
+    std::vector<Group> groups = {{&weights.lm_head}};
+    for (LayerEmbeddings& part : weights.layer_embeddings) groups.push_back({&part.projection});
     VKFORMER_CHECK(
-        Fitting(opened.gguf(), opened.files, adapters, weights, with_layers({{&weights.lm_head}}, weights.layers))
-            .run());
+        Fitting(opened.gguf(), opened.files, adapters, weights, with_layers(std::move(groups), weights.layers)).run());
     Decoder adapted(model.config(), std::move(weights));
     adapted.notes = model.notes;
     return adapted;

@@ -1049,6 +1049,10 @@ Result<DecoderPass> Decoder::add_pass(Graph& graph, const DecoderLayout& wanted,
     if (layout.extended && config_.extended_positions == 0)
         return Error{ErrorCode::InvalidArgument, "the model has no positions for sequences beyond its context of " +
                                                      std::to_string(config_.max_positions) + " tokens"};
+    if (layout.extended && config_.extended_ropes.size() != config_.ropes.size())
+        return Error{ErrorCode::UnsupportedConfig,
+                     "some layers' positions are scaled for sequences beyond the context of " +
+                         std::to_string(config_.max_positions) + " tokens, and some are not; take shorter ones"};
     if (layout.capacity == 0 || layout.capacity > config_.most_positions())
         return Error{ErrorCode::InvalidArgument, "a context of " + std::to_string(layout.capacity) +
                                                      " tokens was asked for, the model takes 1 to " +

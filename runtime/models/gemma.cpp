@@ -60,6 +60,7 @@ Result<void> read_ropes(const Config& config, Generation generation, DecoderConf
                                              {.theta_name = "rope_local_base_freq",
                                               .object = "sliding_attention",
                                               .is_scaled_by_rope_scaling = false}));
+    if (c.extended_positions > 0) return config.unsupported("rope_type", "default, linear, llama3, yarn, proportional");
     c.ropes = {global, local};
     for (auto& layer : c.layers) layer.rope = layer.window == 0 ? 0 : 1;
     return {};

@@ -66,6 +66,8 @@ Result<void> read_gemma4_heads(const Config& config, const Gemma4Layout& layout,
     DecoderConfig wide = c;
     if (head_dim > 0) wide.head_dim = head_dim;
     constexpr const char* kProportional = "proportional";
+    if (config.has("rope_scaling"))  // which transformers passes over
+        return config.unsupported("rope_scaling", "null: rope_parameters say how positions turn");
     RopeDefaults defaults = {.theta = 1e6, .object = "full_attention"};
     if (!config.has("rope_parameters")) {
         defaults.turned_part = 0.25;
@@ -76,6 +78,9 @@ Result<void> read_gemma4_heads(const Config& config, const Gemma4Layout& layout,
         return source.scaling.unsupported("rope_type", "\"proportional\" for heads of another width");
     VKFORMER_TRY(const Rope global, read_rope(config, wide, defaults));
     VKFORMER_TRY(const Rope local, read_rope(config, c, {.object = "sliding_attention"}));
+    if (wide.extended_positions > 0 || c.extended_positions > 0)
+        return config.unsupported("rope_parameters",
+                                  "an object whose types are default, linear, llama3, yarn, proportional");
     c.ropes = {global, local};
     return {};
 }
@@ -84,8 +89,10 @@ Result<void> read_gemma4_experts(const Config& config, DecoderConfig& c) {
     VKFORMER_TRY(const bool has_experts, config.boolean("enable_moe_block", false));
     if (!has_experts) return {};
     DecoderConfig::Experts& experts = c.experts;
-    VKFORMER_TRY(experts.count, config.unsigned_integer("num_experts", {.min = 1, .max = 1u << 16}));
-    VKFORMER_TRY(experts.per_token, config.unsigned_integer("top_k_experts", {.min = 1, .max = experts.count}));
+    constexpr std::uint32_t kMost = graph::kMostExperts, kMostPerToken = 32;
+    VKFORMER_TRY(experts.count, config.unsigned_integer("num_experts", {.min = 1, .max = kMost}));
+    VKFORMER_TRY(experts.per_token,
+                 config.unsigned_integer("top_k_experts", {.min = 1, .max = std::min(experts.count, kMostPerToken)}));
     VKFORMER_TRY(experts.intermediate_size,
                  config.unsigned_integer("moe_intermediate_size", {.min = 1, .max = 1u << 24}));
     experts.shared_size = c.intermediate_size;

@@ -165,8 +165,6 @@ constexpr Known kTensors[] = {
     // Towers for other inputs, and heads of other tasks.
     {"gemma3 qwen3_5 qwen3_5_moe", "*vision_tower.* *multi_modal_projector.* *visual.*"},
     {"gemma4", "model.vision_tower.* model.audio_tower.* model.embed_vision.* model.embed_audio.*"},
-    {"gemma4_text gemma4",
-     "*.self_attn.k_proj.* *.self_attn.v_proj.* *.self_attn.k_norm.*"},  // of layers that see others' caches
     {"qwen3_next qwen3_5 qwen3_5_text qwen3_5_moe qwen3_5_moe_text nemotron_h", "mtp.*"},
     {"bert roberta xlm-roberta camembert mpnet jina_embeddings_v3 vit deit", "*pooler.dense.*"},
     {"dinov2 dinov2_with_registers dinov3_vit", "*embeddings.mask_token"},  // of training
@@ -183,9 +181,6 @@ constexpr Known kTensors[] = {
     {"wav2vec2 hubert", "*masked_spec_embed"},                                             // of training
     {"t5 mt5", "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"},  // which no version reads
 };
-
-/// Tensors of GGUF files, by their architecture: of layers that see others' caches.
-constexpr Known kGgufTensors[] = {{"gemma4", "blk.*.attn_k.weight blk.*.attn_v.weight blk.*.attn_k_norm.weight"}};
 
 /// Keys of GGUF files without their architecture's prefix.
 constexpr std::string_view kKeys =
@@ -239,6 +234,18 @@ bool is_of_layers(std::string_view tensor, std::string_view prefix, std::uint32_
     return layer - first < count;
 }
 
+/// Of layers that see others' caches, tensors that files of Gemma 4 may have all the same.
+constexpr std::string_view kOfOwnCaches =
+    "*.self_attn.k_proj.* *.self_attn.v_proj.* *.self_attn.k_norm.* *.attn_k.weight *.attn_v.weight "
+    "*.attn_k_norm.weight";
+
+/// Whether a tensor is one of those. `prefix` stands before a layer's number.
+bool is_of_shared_cache(std::string_view tensor, std::string_view prefix, std::uint32_t layers, std::uint32_t shared) {
+    const std::size_t begin = std::min(tensor.find(prefix), tensor.size());
+    return any_matches(kOfOwnCaches, tensor) &&
+           is_of_layers(tensor.substr(begin), prefix, layers - std::min(shared, layers), shared);
+}
+
 /// A sentence on tensors that nobody has read; none where there are none.
 void add_tensors(const std::string& file, std::vector<std::string> names, std::vector<std::string>& notes) {
     if (names.empty()) return;
@@ -273,8 +280,13 @@ std::vector<std::string> passed_over(const formats::Config& config, const format
     std::vector<std::string> tensors = weights.unasked();
     const auto layers = config.unsigned_integer("num_hidden_layers", {.fallback = 0});
     const auto predicting = config.unsigned_integer("num_nextn_predict_layers", {.fallback = 0});
+    const auto inner = config.object("text_config");
+    const formats::Config& text = inner && !inner->is_empty() ? *inner : config;
+    const auto text_layers = text.unsigned_integer("num_hidden_layers", {.fallback = 0});
+    const auto shared = text.unsigned_integer("num_kv_shared_layers", {.fallback = 0});
     std::erase_if(tensors, [&](const std::string& name) {
-        return is_known(kTensors, type, name) || (name.ends_with(".bias") && is_zero(weights.tensors(), name)) ||
+        return (text_layers && shared && is_of_shared_cache(name, "layers.", *text_layers, *shared)) ||
+               is_known(kTensors, type, name) || (name.ends_with(".bias") && is_zero(weights.tensors(), name)) ||
                (layers && predicting && is_of_layers(name, "model.layers.", *layers, *predicting));
     });
     add_tensors(weights.source(), std::move(tensors), notes);
@@ -285,7 +297,7 @@ std::vector<std::string> passed_over(const formats::Gguf& file) {
     constexpr std::size_t kShownElements = 5;
     std::vector<std::string> notes;
     const auto architecture = file.string("general.architecture", "");
-    const std::string type = architecture ? *architecture : "", prefix = type + ".";
+    const std::string prefix = (architecture ? *architecture : "") + ".";
     const auto layers = file.unsigned_integer(prefix + "block_count", {.fallback = 0});
     const auto predicting = file.unsigned_integer(prefix + "nextn_predict_layers", {.fallback = 0});
     for (const formats::GgufValue* const value : file.unasked()) {
@@ -295,8 +307,9 @@ std::vector<std::string> passed_over(const formats::Gguf& file) {
     }
     std::vector<std::string> tensors = file.weights().unasked();
     // Behind the layers of the model there may be some that predict the token after the next one, which are counted here.
+    const auto shared = file.unsigned_integer(prefix + "attention.shared_kv_layers", {.fallback = 0});
     std::erase_if(tensors, [&](const std::string& name) {
-        return is_known(kGgufTensors, type, name) ||
+        return (layers && shared && is_of_shared_cache(name, "blk.", *layers, *shared)) ||
                (layers && predicting &&
                 is_of_layers(name, "blk.", *layers - std::min(*predicting, *layers), *predicting));
     });

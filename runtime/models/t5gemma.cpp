@@ -105,8 +105,10 @@ public:
 
     Result<KnownTarget> add_known_target(Graph& graph, const DecodeLayout& layout, Value tokens,
                                          std::span<const std::uint32_t> layers) const override {
-        if (layers.back() >= decoder_.config().layers.size())
-            return Error{ErrorCode::InvalidArgument, "the decoder has no layer " + std::to_string(layers.back())};
+        if (layers.empty() || layers.back() >= decoder_.config().layers.size())
+            return Error{ErrorCode::InvalidArgument, "the decoder has " +
+                                                         std::to_string(decoder_.config().layers.size()) +
+                                                         " layers, of which one or more are asked for"};
         KnownTarget target;
         VKFORMER_TRY(target.source, source_of(graph, layout));
         const auto len = static_cast<std::uint32_t>(graph.shape(tokens)[1]);

@@ -1,7 +1,7 @@
 #version 460
 // SPDX-License-Identifier: MIT
 // Parts qkv[b, i]: the first `heads` heads, turned as rope/rope.comp turns them, to query[b, i]; the next kv_heads, likewise, to
-// key_cache[b, starts[b] + i], the last kv_heads as they are to value_cache[b, starts[b] + i]. A position outside the table gives NaN
+// key_cache[b, starts[b] + i], the last kv_heads, not turned, to value_cache[b, starts[b] + i]. A position outside the table gives NaN
 // and reads nothing, one outside the caches is not written to them. With norms the heads of queries and keys are normed before, each
 // with (gain[i] + gain_offset) · x[i] / √(mean(x²) + eps); those of values, if they are, too, with a factor of 1.
 // qkv: [batch, len, heads + 2 · kv_heads, head_dim], query: [batch, len, heads, head_dim], caches: [batch, capacity, kv_heads,

@@ -82,12 +82,22 @@ TEST_CASE("Gemma 4 is refused by the field that asks for something else", "[mode
     refused("gemma4", {{"layer_types", json::array_t(5, "chunked_attention")}}, UnsupportedConfig, "layer_types");
     refused("gemma4", {{"rope_parameters", {{"full_attention", {{"rope_type", "default"}}}}}}, UnsupportedConfig,
             R"("rope_type" is "default")");
+    const json long_rope = {{"rope_type", "longrope"},
+                            {"rope_theta", 1e4},
+                            {"short_factor", json::array_t(6, 1)},
+                            {"long_factor", json::array_t(6, 2)},
+                            {"original_max_position_embeddings", 4}};
+    refused("gemma4", {{"rope_parameters", {{"sliding_attention", long_rope}}}}, UnsupportedConfig, "rope_parameters");
+    refused("gemma3", {{"rope_parameters", {{"sliding_attention", long_rope}}}, {"rope_scaling", nullptr}},
+            UnsupportedConfig, "rope_type");
+    refused("gemma4", {{"rope_scaling", {{"rope_type", "linear"}, {"factor", 2}}}}, UnsupportedConfig, "rope_scaling");
     refused("gemma4_dense", {{"num_global_key_value_heads", 3}}, UnsupportedConfig,
             R"("num_global_key_value_heads" is 3)");
     refused("gemma4_dense", {{"num_global_key_value_heads", nullptr}}, CorruptFile, "num_global_key_value_heads");
     refused("gemma4_dense", {{"attention_k_eq_v", false}}, ShapeMismatch, "k_proj");
     refused("gemma4_moe", {{"num_experts", 5}}, ShapeMismatch, "router");
     refused("gemma4_moe", {{"top_k_experts", 7}}, CorruptFile, "top_k_experts");
+    refused("gemma4_moe", {{"num_experts", 64}, {"top_k_experts", 33}}, CorruptFile, "top_k_experts");
     refused("gemma4_whole", {{"text_config", {{"global_head_dim", 16}}}}, ShapeMismatch, "q_proj");
     check_refused(load_renamed("gemma4",
                                [](std::string name) {
@@ -97,6 +107,19 @@ TEST_CASE("Gemma 4 is refused by the field that asks for something else", "[mode
                                               : name.replace(found, std::strlen("layer_scalar"), "layer_factor");
                                }),
                   MissingTensor, "layer_scalar");
+}
+
+TEST_CASE("sequences beyond the context need positions of every kind for them", "[models][decoder][errors]") {
+    const models::Decoder model = load_decoder_case("gemma4");
+    models::DecoderConfig config = model.config();
+    config.extended_positions = 2 * config.max_positions;
+    config.extended_ropes = {config.ropes.front()};
+    const models::Decoder other(std::move(config), model.weights());
+    graph::Graph graph;
+    const auto tokens = must(graph.input("tokens", DType::i32, {1, 1}));
+    const auto starts = must(graph.input("starts", DType::i32, {1}));
+    check_refused(other.add_pass(graph, {.capacity = 4, .extended = true}, tokens, starts, models::Logits::all),
+                  UnsupportedConfig, "take shorter ones");
 }
 
 TEST_CASE("Gemma 4's last layer sees all tokens, whatever its list says", "[models][decoder]") {

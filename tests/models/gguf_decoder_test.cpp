@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/try.hpp"
 #include "cpu/backend.hpp"
 #include "formats/gguf.hpp"
 #include "formats/gguf_writer.hpp"

@@ -96,6 +96,13 @@ private:
 
 }  // namespace
 
+TEST_CASE("keys of layers that see others' caches are of no account, and other tensors are", "[models][passed_over]") {
+    CHECK(notes_with_tensor("gemma4", "model.layers.3.self_attn.k_proj.weight") == Notes{});
+    CHECK(notes_with_tensor("gemma4", "model.layers.4.self_attn.v_proj.weight") == Notes{});
+    CHECK(notes_with_tensor("gemma4_dense", "model.layers.3.self_attn.v_proj.weight").size() == 1);
+    CHECK(notes_with_tensor("gemma4", "model.layers.3.self_attn.q_proj.bias").size() == 1);
+}
+
 TEST_CASE("the files of every golden model are understood to the last field and tensor", "[models][passed_over]") {
     std::size_t models = 0;
     for (const fs::path& path : all_models()) {
