@@ -112,8 +112,8 @@ struct DecoderConfig {
     std::uint32_t taps = 0;  ///< of the convolutions of layers that have one: tokens that each output sees
 
     bool is_causal = true;  ///< a token sees none behind it; false: that of an encoder, for add_encoding alone
-    std::string scope =
-        {};  ///< "encoder.", before the names of what the graph has of the model: of one of two in a graph
+    /// "encoder.", before the names of what the graph has of the model: of one of two in a graph.
+    std::string scope = {};
     /// > 0: between attention and feed-forward layers, tokens attend to vectors of this size, the source.
     std::uint32_t source_size = 0;
     NormPlace norm_place = NormPlace::before;
