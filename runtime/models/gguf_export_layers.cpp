@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The mirror of gguf_decoder.cpp: what a folder's loading function has made of its tensors goes back together, or apart, as files have it.
+// The mirror of gguf_decoder_weights.cpp: what a folder's loading function has made of its tensors goes back together, or apart,
+// as files have it.
 #include "models/gguf_export_layers.hpp"
 
 #include <cmath>
