@@ -98,7 +98,7 @@ struct Transcription {
 /// generation_config.json of Whisper (docs/models.md). A window is what the model hears at once, half a minute. At
 /// temperature 0 the tokens are those of Hugging Face's generate(), return_timestamps and thresholds alike, but that a
 /// window which begins behind the last sample is not heard. Or a folder of Wav2Vec2ForCTC or HubertForCTC, with vocab.json in place of
-/// tokenizer.json: it takes precision, timestamps, batch, word_timestamps, vad and what is not about text of the options, hears windows
+/// tokenizer.json: it takes precision, timestamps, word_timestamps, vad and what is not about text of the options, hears windows
 /// of 20 s that reach over one another, and ends segments with pauses. Not thread-safe; distinct transcribers are independent of each other.
 class VKFORMER_API Transcriber {
 public:

@@ -14,7 +14,7 @@ class Transcriber(Model[_core.Transcriber]):
 
     path: a folder with config.json, model.safetensors (or what ``vkformer convert`` makes of it), tokenizer.json and
         generation_config.json; of a Wav2Vec 2.0 or HuBERT vocab.json in place of the last two. These have no decoder: of the
-        options below they take timestamps, batch, word_timestamps, vad and vad_parameters.
+        options below they take timestamps, word_timestamps, vad and vad_parameters.
     device, dtype, weights: as of Translator.
     language: what is spoken, as the model spells it ("de"). Empty: what the folder says, else what the model hears first.
     task: "transcribe", or "translate" into English. Empty: what the folder says, else "transcribe".

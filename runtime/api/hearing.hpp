@@ -2,12 +2,12 @@
 /// What the kinds of models that hear do for Transcriber: whisper_hearing.cpp, ctc_hearing.cpp.
 #pragma once
 
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "api/open_backend.hpp"
+#include "models/ctc.hpp"
 #include "models/open_model.hpp"
 #include "vkformer/transcriber.hpp"
 
@@ -16,32 +16,40 @@ namespace vkformer::api {
 /// A model on a device. As thread-safe as Transcriber, whose functions say what these do.
 class Hearing {
 public:
+    explicit Hearing(std::shared_ptr<const TranscriberOptions> given) : options(std::move(given)) {}
     virtual ~Hearing() = default;
 
+    std::shared_ptr<const TranscriberOptions> options;  ///< but for what is chosen
+    bool times_words = false;
+    // Both are set before anything is heard.
+    OpenedBackend backend;
+    std::shared_ptr<graph::TensorStore> weights;
+
+    DType dtype() const { return options->precision == Precision::f16 ? DType::f16 : DType::f32; }
+
+    /// What the choice between two backends is measured with.
+    virtual Result<std::vector<tuning::Workload>> workload() const = 0;
     /// Writes down all of the samples, which are some and finite, text with the spaces that the model writes.
     virtual Result<Transcription> hear(std::span<const float> samples, const Transcriber::Progress& progress) = 0;
-    /// With the options of `now`.
-    virtual Result<std::unique_ptr<Hearing>> twin() const = 0;
+    /// Another one of the same model, without a backend.
+    virtual std::unique_ptr<Hearing> twin() const = 0;
     virtual Result<void> choose(const std::string& language, const std::string& task) = 0;
-    virtual Result<void> choose_word_timestamps(bool are_wanted) = 0;
+    /// Whether words can have times.
+    virtual Result<void> check_word_times() const { return {}; }
     /// Without having heard anything; empty: not known.
-    virtual std::string language() const = 0;
+    virtual std::string language() const { return {}; }
     virtual std::uint32_t sample_rate() const noexcept = 0;
     virtual const std::vector<std::string>& notes() const noexcept = 0;
-    virtual const OpenedBackend& device() const noexcept = 0;
 };
 
-inline DType dtype_of(const TranscriberOptions& options) {
-    return options.precision == Precision::f16 ? DType::f16 : DType::f32;
-}
-
 // Of a model that was loaded, whose folder that is. Errors: Transcriber::load's.
+using HearingOptions = std::shared_ptr<const TranscriberOptions>;
 Result<std::unique_ptr<Hearing>> make_whisper_hearing(const std::filesystem::path& folder, models::SpeechModel speech,
-                                                      const TranscriberOptions& options, OpeningBackend& opening);
+                                                      const HearingOptions& options);
 Result<std::unique_ptr<Hearing>> make_ctc_hearing(const std::filesystem::path& folder, models::SpeechModel speech,
-                                                  const TranscriberOptions& options, OpeningBackend& opening);
+                                                  const HearingOptions& options);
 
-/// A second of sound: what the choice between two backends is measured with.
+/// A second of sound.
 Result<std::vector<tuning::Workload>> ctc_workload(const models::CtcModel& model, DType dtype);
 
 }  // namespace vkformer::api

@@ -33,7 +33,6 @@ struct Transcriber::Impl {
     std::unique_ptr<api::Hearing> hearing;
     std::optional<VoiceActivityDetector> vad;
     VadOptions vad_parameters;
-    std::function<bool()> should_stop;
     bool filters = false;  // what is no speech is not heard
 
     Result<Transcription> transcribe_speech(std::span<const float> samples, const Progress& progress);
@@ -41,7 +40,7 @@ struct Transcriber::Impl {
 
 /// What is speech, one behind the other: so a window is full of it, and the first one, which tells the language, is not silent.
 Result<Transcription> Transcriber::Impl::transcribe_speech(std::span<const float> samples, const Progress& progress) {
-    VKFORMER_TRY(auto regions, vad->speech_timestamps(samples, vad_parameters, should_stop));
+    VKFORMER_TRY(auto regions, vad->speech_timestamps(samples, vad_parameters, hearing->options->should_stop));
     const double total = static_cast<double>(samples.size()) / hearing->sample_rate();
     Transcription result;
     if (regions.empty()) {
@@ -68,9 +67,9 @@ Transcriber::Transcriber(Transcriber&&) noexcept = default;
 Transcriber& Transcriber::operator=(Transcriber&&) noexcept = default;
 Transcriber::~Transcriber() = default;
 
-const std::string& Transcriber::device() const noexcept { return impl_->hearing->device().description; }
+const std::string& Transcriber::device() const noexcept { return impl_->hearing->backend.description; }
 const std::vector<std::string>& Transcriber::notes() const noexcept { return impl_->hearing->notes(); }
-DeviceMemory Transcriber::memory() const { return impl_->hearing->device().backend->memory(); }
+DeviceMemory Transcriber::memory() const { return impl_->hearing->backend.backend->memory(); }
 std::uint32_t Transcriber::sample_rate() const noexcept { return impl_->hearing->sample_rate(); }
 
 Result<Transcriber> Transcriber::load(const std::filesystem::path& folder, const TranscriberOptions& options) {
@@ -88,24 +87,26 @@ Result<Transcriber> Transcriber::load(const std::filesystem::path& folder, const
     api::OpeningBackend opening(open_options(options));
     VKFORMER_TRY(models::SpeechModel model, models::load_speech_model(folder));
     const auto make = model.ctc ? api::make_ctc_hearing : api::make_whisper_hearing;
-    VKFORMER_TRY(auto hearing, make(folder, std::move(model), options, opening));
+    VKFORMER_TRY(auto hearing, make(folder, std::move(model), std::make_shared<const TranscriberOptions>(options)));
     if (vad && hearing->sample_rate() != VoiceActivityDetector::kSampleRate)
         return Error{ErrorCode::UnsupportedConfig, "the model hears " + std::to_string(hearing->sample_rate()) +
                                                        " samples a second, and vad 16000: leave vad out"};
-    return Transcriber(std::make_unique<Impl>(Impl{.hearing = std::move(hearing),
-                                                   .vad = std::move(vad),
-                                                   .vad_parameters = options.vad_parameters,
-                                                   .should_stop = options.should_stop,
-                                                   .filters = !options.vad.empty()}));
+    if (options.word_timestamps) VKFORMER_CHECK(hearing->check_word_times());
+    hearing->times_words = options.word_timestamps;
+    VKFORMER_TRY(hearing->backend, opening.get([&] { return hearing->workload(); }));
+    hearing->weights = hearing->backend.backend->make_store();
+    return Transcriber(
+        std::make_unique<Impl>(Impl{std::move(hearing), std::move(vad), options.vad_parameters, !options.vad.empty()}));
 }
 
 Result<Transcriber> Transcriber::twin() const {
-    VKFORMER_TRY(auto hearing, impl_->hearing->twin());
-    return Transcriber(std::make_unique<Impl>(Impl{.hearing = std::move(hearing),
-                                                   .vad = impl_->vad,
-                                                   .vad_parameters = impl_->vad_parameters,
-                                                   .should_stop = impl_->should_stop,
-                                                   .filters = impl_->filters}));
+    const api::Hearing& first = *impl_->hearing;
+    auto hearing = first.twin();
+    hearing->times_words = first.times_words;
+    hearing->weights = first.weights;
+    VKFORMER_TRY(hearing->backend, first.backend.twin());
+    return Transcriber(
+        std::make_unique<Impl>(Impl{std::move(hearing), impl_->vad, impl_->vad_parameters, impl_->filters}));
 }
 
 Result<void> Transcriber::choose(const std::string& language, const std::string& task) {
@@ -113,7 +114,9 @@ Result<void> Transcriber::choose(const std::string& language, const std::string&
 }
 
 Result<void> Transcriber::choose_word_timestamps(bool are_wanted) {
-    return impl_->hearing->choose_word_timestamps(are_wanted);
+    if (are_wanted) VKFORMER_CHECK(impl_->hearing->check_word_times());
+    impl_->hearing->times_words = are_wanted;
+    return {};
 }
 
 Result<void> Transcriber::choose_vad(const std::optional<VadOptions>& parameters) {

@@ -41,10 +41,6 @@ std::size_t first_window(std::span<const float> samples, std::size_t longest, st
     return cut;
 }
 
-Result<void> check_alignment(const models::SpeechConfig& speech, const models::EncoderDecoder& model) {
-    return models::check_alignment(speech, model.limits().decoder_layers, model.limits().decoder_heads);
-}
-
 /// Where in a window that lies between two times, seconds, its tokens begin, and what follows them.
 struct TimedTokens {
     std::span<const std::uint32_t> positions;  // of the encoder; empty: not known
@@ -59,44 +55,39 @@ struct Heard {
     std::vector<std::uint32_t> positions;  // of the encoder, at which each begins, and of the end; empty: not asked for
 };
 
-/// What all the model's hearings share, and what they begin with.
+/// What all the model's hearings share.
 struct WhisperParts {
     std::filesystem::path folder;
-    TranscriberOptions options;
-    std::shared_ptr<const models::EncoderDecoder> model;
-    models::SpeechConfig speech;
+    std::unique_ptr<const models::EncoderDecoder> model;
     std::shared_ptr<const text::Tokenizer> tokenizer;
     audio::LogMel mel;
 };
 
-class WhisperHearing final : public Hearing, private WhisperParts {
+class WhisperHearing final : public Hearing {
 public:
-    WhisperHearing(WhisperParts parts, OpenedBackend opened, std::shared_ptr<graph::TensorStore> store)
-        : WhisperParts(std::move(parts)), backend_(std::move(opened)), weights_(std::move(store)) {}
+    WhisperHearing(HearingOptions given, std::shared_ptr<const WhisperParts> shared, models::SpeechConfig config)
+        : Hearing(std::move(given)), parts(std::move(shared)), speech(std::move(config)) {}
 
+    Result<std::vector<tuning::Workload>> workload() const override {
+        return generation_workload(*parts->model, speech.generation, dtype(), format_of(options->weights));
+    }
     Result<Transcription> hear(std::span<const float> samples, const Transcriber::Progress& progress) override {
-        return options.timestamps ? transcribe_segments(samples, progress) : transcribe_windows(samples, progress);
+        return options->timestamps ? transcribe_segments(samples, progress) : transcribe_windows(samples, progress);
     }
-    Result<std::unique_ptr<Hearing>> twin() const override {
-        VKFORMER_TRY(auto other, backend_.twin());
-        return std::unique_ptr<Hearing>(
-            std::make_unique<WhisperHearing>(static_cast<const WhisperParts&>(*this), std::move(other), weights_));
-    }
+    std::unique_ptr<Hearing> twin() const override { return std::make_unique<WhisperHearing>(options, parts, speech); }
     Result<void> choose(const std::string& language, const std::string& task) override;
-    Result<void> choose_word_timestamps(bool are_wanted) override {
-        if (are_wanted) VKFORMER_CHECK(check_alignment(speech, *model));
-        options.word_timestamps = are_wanted;
-        return {};
+    Result<void> check_word_times() const override {
+        const auto limits = parts->model->limits();
+        return models::check_alignment(speech, limits.decoder_layers, limits.decoder_heads);
     }
     std::string language() const override { return language_of(speech.prefix); }
-    std::uint32_t sample_rate() const noexcept override { return mel.options().sample_rate; }
-    const std::vector<std::string>& notes() const noexcept override { return model->notes; }
-    const OpenedBackend& device() const noexcept override { return backend_; }
+    std::uint32_t sample_rate() const noexcept override { return parts->mel.options().sample_rate; }
+    const std::vector<std::string>& notes() const noexcept override { return parts->model->notes; }
 
 private:
     /// Spectrogram frames of a window; two make a position of the encoder.
-    std::size_t frames() const { return 2 * model->limits().source_len; }
-    double seconds(std::size_t sample) const { return static_cast<double>(sample) / mel.options().sample_rate; }
+    std::size_t frames() const { return 2 * parts->model->limits().source_len; }
+    double seconds(std::size_t sample) const { return static_cast<double>(sample) / parts->mel.options().sample_rate; }
 
     Result<void> make_session(std::size_t windows);
     Result<std::vector<std::int32_t>> prefix_of(const std::vector<std::int32_t>& known);
@@ -109,28 +100,28 @@ private:
     Result<Transcription> transcribe_windows(std::span<const float> samples, const Transcriber::Progress& progress);
     std::string language_of(std::span<const std::int32_t> prefix) const;
 
-    OpenedBackend backend_;
-    std::shared_ptr<graph::TensorStore> weights_;
+    std::shared_ptr<const WhisperParts> parts;
+    models::SpeechConfig speech;
     std::optional<decoding::SpeechSession> session;                   // made by the first call
     decoding::WordBounds word_bounds = decoding::WordBounds::spaces;  // of the language of the prefix
 };
 
 Result<void> WhisperHearing::make_session(std::size_t windows) {
-    const std::size_t batch = options.batch > 0 ? options.batch : std::min(windows, kDefaultWindowBatch);
+    const std::size_t batch = options->batch > 0 ? options->batch : std::min(windows, kDefaultWindowBatch);
     if (session) {
         session->grow(static_cast<std::uint32_t>(batch));
         return {};
     }
     decoding::SpeechSessionOptions wanted = {.rules = {.generation = speech.generation, .timestamps = {}},
                                              .batch = static_cast<std::uint32_t>(batch),
-                                             .dtype = dtype_of(options),
-                                             .weights = format_of(options.weights),
+                                             .dtype = dtype(),
+                                             .weights = format_of(options->weights),
                                              .alignment_heads = speech.alignment_heads,
                                              .median_width = speech.median_filter_width};
-    if (options.timestamps)
+    if (options->timestamps)
         wanted.rules.timestamps = {
             .first = speech.first_timestamp, .eos = speech.generation.eos, .latest_initial = speech.latest_initial};
-    VKFORMER_TRY(auto made, decoding::SpeechSession::create(*backend_.backend, *model, wanted, weights_));
+    VKFORMER_TRY(auto made, decoding::SpeechSession::create(*backend.backend, *parts->model, wanted, weights));
     session.emplace(std::move(made));
     return {};
 }
@@ -152,16 +143,16 @@ Result<std::vector<std::int32_t>> WhisperHearing::prefix_of(const std::vector<st
 /// worth; none where nobody speaks.
 Result<std::vector<Heard>> WhisperHearing::write_down(std::span<const std::int32_t> given,
                                                       std::span<const std::size_t> sound_frames) {
-    const std::uint64_t vocab = model->limits().target_vocab;
+    const std::uint64_t vocab = parts->model->limits().target_vocab;
     const std::size_t windows = sound_frames.size();
     std::vector<Heard> results(windows);
     std::vector<std::vector<std::int32_t>> written(windows);  // with the end token, where one came
     std::vector<bool> is_good(windows, false);
     decoding::SpeechRequest request = {.given = {given.begin(), given.end()},
                                        .max_length = speech.length_for(given.size()),
-                                       .seed = options.seed,
+                                       .seed = options->seed,
                                        .no_speech = speech.no_speech};
-    for (const float temperature : options.temperatures) {
+    for (const float temperature : options->temperatures) {
         request.temperature = temperature;
         VKFORMER_TRY(const auto utterances, session->write_down(request));
         for (std::size_t i = 0; i < windows; ++i) {
@@ -187,7 +178,7 @@ Result<std::vector<Heard>> WhisperHearing::write_down(std::span<const std::int32
         if (std::ranges::find(is_good, false) == is_good.end()) break;
         ++request.seed;
     }
-    if (options.word_timestamps) VKFORMER_CHECK(align(given, sound_frames, results, written));
+    if (times_words) VKFORMER_CHECK(align(given, sound_frames, results, written));
     return results;
 }
 
@@ -214,7 +205,7 @@ void WhisperHearing::finish(SpeechSegment& segment, double start, double end) co
         if (speech.first_timestamp < 0 || token < speech.first_timestamp) spoken.push_back(token);
     segment.start = start;
     segment.end = end;
-    segment.text = tokenizer->decode(spoken);
+    segment.text = parts->tokenizer->decode(spoken);
 }
 
 std::vector<SpokenWord> WhisperHearing::words_of(const SpeechSegment& segment, const TimedTokens& timed) const {
@@ -226,7 +217,7 @@ std::vector<SpokenWord> WhisperHearing::words_of(const SpeechSegment& segment, c
         place.push_back(i);
     }
     const auto at = [&](std::size_t token) {
-        return std::min(timed.start + seconds(2 * mel.options().hop * timed.positions[token]), timed.end);
+        return std::min(timed.start + seconds(2 * parts->mel.options().hop * timed.positions[token]), timed.end);
     };
     const auto probability = [&](const decoding::TokenWord& word) {
         double sum = 0;
@@ -235,7 +226,8 @@ std::vector<SpokenWord> WhisperHearing::words_of(const SpeechSegment& segment, c
     };
     std::vector<SpokenWord> words;
     for (const auto& word : decoding::words_of(
-             spoken, [&](std::span<const std::int32_t> tokens) { return tokenizer->decode(tokens); }, word_bounds))
+             spoken, [&](std::span<const std::int32_t> tokens) { return parts->tokenizer->decode(tokens); },
+             word_bounds))
         words.push_back({word.text, at(place[word.first]), at(place[word.last] + 1), probability(word)});
     return words;
 }
@@ -244,9 +236,9 @@ std::vector<SpokenWord> WhisperHearing::words_of(const SpeechSegment& segment, c
 Result<Transcription> WhisperHearing::transcribe_segments(std::span<const float> samples,
                                                           const Transcriber::Progress& progress) {
     VKFORMER_CHECK(make_session(1));
-    const std::size_t hop = mel.options().hop, bins = mel.options().bins, window = frames();
+    const std::size_t hop = parts->mel.options().hop, bins = parts->mel.options().bins, window = frames();
     const std::size_t total = std::max(samples.size() / hop, window), heard_until = (samples.size() + hop - 1) / hop;
-    const auto spectrogram = mel.spectrogram(samples, total);
+    const auto spectrogram = parts->mel.spectrogram(samples, total);
     const auto seconds_at = [&](std::size_t frame) { return std::min(seconds(frame * hop), seconds(samples.size())); };
 
     Transcription result;
@@ -300,11 +292,11 @@ Result<Transcription> WhisperHearing::transcribe_segments(std::span<const float>
 /// Windows that know nothing of each other, some at a time.
 Result<Transcription> WhisperHearing::transcribe_windows(std::span<const float> samples,
                                                          const Transcriber::Progress& progress) {
-    const std::size_t longest = frames() * mel.options().hop;
+    const std::size_t longest = frames() * parts->mel.options().hop;
     std::vector<std::size_t> starts;
     for (std::size_t first = 0; first < samples.size();) {
         starts.push_back(first);
-        first += first_window(samples.subspan(first), longest, mel.options().sample_rate);
+        first += first_window(samples.subspan(first), longest, parts->mel.options().sample_rate);
     }
     const auto end_of = [&](std::size_t i) { return i + 1 < starts.size() ? starts[i + 1] : samples.size(); };
 
@@ -317,9 +309,10 @@ Result<Transcription> WhisperHearing::transcribe_windows(std::span<const float> 
         std::vector<std::vector<float>> features;
         std::vector<std::size_t> sound_frames;
         for (std::size_t i = first; i < last; ++i) {
-            sound_frames.push_back((end_of(i) - starts[i] + mel.options().hop - 1) / mel.options().hop);
-            features.push_back(audio::windows_of(
-                mel.spectrogram(samples.subspan(starts[i], end_of(i) - starts[i]), frames()), mel.options().bins));
+            sound_frames.push_back((end_of(i) - starts[i] + parts->mel.options().hop - 1) / parts->mel.options().hop);
+            features.push_back(
+                audio::windows_of(parts->mel.spectrogram(samples.subspan(starts[i], end_of(i) - starts[i]), frames()),
+                                  parts->mel.options().bins));
         }
         VKFORMER_CHECK(session->hear(features));
         if (first == 0) {
@@ -347,10 +340,14 @@ std::string WhisperHearing::language_of(std::span<const std::int32_t> prefix) co
     return {};
 }
 
+Result<models::SpeechConfig> whisper_config(const std::filesystem::path& folder, const models::EncoderDecoder& model,
+                                            const std::string& language, const std::string& task, bool timestamps) {
+    return models::load_speech_config(folder, model.limits().target_len, model.limits().target_vocab,
+                                      {.language = language, .task = task, .timestamps = timestamps});
+}
+
 Result<void> WhisperHearing::choose(const std::string& language, const std::string& task) {
-    VKFORMER_TRY(auto chosen,
-                 models::load_speech_config(folder, model->limits().target_len, model->limits().target_vocab,
-                                            {.language = language, .task = task, .timestamps = options.timestamps}));
+    VKFORMER_TRY(auto chosen, whisper_config(parts->folder, *parts->model, language, task, options->timestamps));
     speech.prefix = std::move(chosen.prefix);
     return {};
 }
@@ -358,13 +355,10 @@ Result<void> WhisperHearing::choose(const std::string& language, const std::stri
 }  // namespace
 
 Result<std::unique_ptr<Hearing>> make_whisper_hearing(const std::filesystem::path& folder, models::SpeechModel loaded,
-                                                      const TranscriberOptions& options, OpeningBackend& opening) {
-    std::shared_ptr<const models::EncoderDecoder> model = std::move(loaded.model);
+                                                      const HearingOptions& given) {
+    const TranscriberOptions& options = *given;
     VKFORMER_TRY(auto speech,
-                 models::load_speech_config(
-                     folder, model->limits().target_len, model->limits().target_vocab,
-                     {.language = options.language, .task = options.task, .timestamps = options.timestamps}));
-    if (options.word_timestamps) VKFORMER_CHECK(check_alignment(speech, *model));
+                 whisper_config(folder, *loaded.model, options.language, options.task, options.timestamps));
     VKFORMER_TRY(auto tokenizer, text::load_tokenizer(folder));
     VKFORMER_TRY(const auto mel, audio::read_mel_options(folder, loaded.mel_bins));
     if (options.max_length > 0) speech.max_new_tokens = options.max_length;
@@ -376,18 +370,9 @@ Result<std::unique_ptr<Hearing>> make_whisper_hearing(const std::filesystem::pat
     choose(speech.log_prob_threshold, options.log_prob_threshold, kLogProb);
     choose(speech.no_speech_threshold, options.no_speech_threshold, kNoSpeech);
     choose(speech.conditions_on_previous, options.condition_on_previous, false);
-    VKFORMER_TRY(auto device, opening.get([&] {
-        return generation_workload(*model, speech.generation, dtype_of(options), format_of(options.weights));
-    }));
-    auto weights = device.backend->make_store();
-    WhisperParts parts = {.folder = folder,
-                          .options = options,
-                          .model = std::move(model),
-                          .speech = std::move(speech),
-                          .tokenizer = std::move(tokenizer),
-                          .mel = audio::LogMel(mel)};
-    return std::unique_ptr<Hearing>(
-        std::make_unique<WhisperHearing>(std::move(parts), std::move(device), std::move(weights)));
+    auto parts = std::make_shared<const WhisperParts>(
+        WhisperParts{folder, std::move(loaded.model), std::move(tokenizer), audio::LogMel(mel)});
+    return std::unique_ptr<Hearing>(std::make_unique<WhisperHearing>(given, std::move(parts), std::move(speech)));
 }
 
 }  // namespace vkformer::api

@@ -25,7 +25,7 @@ struct CtcConfig : EncoderLayerConfig {
     bool norms_over_time = true;
     graph::Activation stem_activation = graph::Activation::gelu_erf;
     std::uint32_t position_taps = 128, position_groups = 16;
-    std::uint64_t vocab_size = 0;
+    std::uint32_t vocab_size = 0;
 
     /// Frames of so many samples; 0: they are too few for one.
     std::uint64_t frames_of(std::uint64_t samples) const noexcept {
@@ -41,22 +41,18 @@ struct CtcConfig : EncoderLayerConfig {
 };
 
 /// Kernels are cut along their taps, so that what is gathered for one product stays small: matrices [groups, out, taps · in], or of
-/// one group [out, taps · in].
+/// one group [out, taps · in]; of the stem the first has the bias, if there is one.
 struct CtcConvolution {
-    std::vector<TensorData> parts;
-    TensorData bias;   ///< [out]; empty bytes: none
+    std::vector<Projection> parts;
     NormWeights norm;  ///< over the channels; optional
 };
 
 struct CtcWeights {
-    std::vector<CtcConvolution> stem;  ///< where the first is normed over time, all but that
-    struct NormedOverTime {
-        std::vector<float> kernel;  ///< [channels, taps]; a bias is lost in the norm
-        std::vector<float> gain, bias;
-    } first;
+    std::vector<CtcConvolution> stem;
     NormWeights feature_norm;  ///< optional
     Projection features;
     CtcConvolution positions;
+    TensorData position_bias;  ///< [1, hidden_size]
     NormWeights norm;  ///< before the first layer or behind the last, as the layers have theirs behind or before
     std::vector<EncoderLayerWeights> layers;
     Projection head;
@@ -72,13 +68,13 @@ struct CtcLayout {
 /// Rows that a graph gathers, which differ with its layout and its sounds' lengths: an input i32 [groups, batch · len, taps].
 struct CtcPlaces {
     graph::Value rows;
-    std::uint64_t groups = 1, from_len = 0, len = 0, stride = 1, taps = 1;
+    std::uint64_t groups = 1, width = 0, from_len = 0, len = 0, stride = 1, taps = 1;  ///< width: of a row
     std::int64_t begin = 0;   ///< where the first tap of position 0 lies
     bool is_padded = false;   ///< what lies outside of a sound is the row behind all others
     bool is_joining = false;  ///< the groups of a position, one behind the other; as taps
 };
 
-/// CtcModel::inputs says what all inputs hold.
+/// CtcModel::write fills all inputs.
 struct CtcTensors {
     graph::Value windows, first, lengths;
     std::vector<CtcPlaces> places;
@@ -93,35 +89,33 @@ struct CtcSounds {
     bool norms_padding = false;              ///< padding counts in norms over time, as in transformers
 };
 
-struct CtcInputs {
-    std::vector<std::pair<graph::Value, std::vector<float>>> numbers;
-    std::vector<std::pair<graph::Value, std::vector<std::int32_t>>> integers;
+/// The model: weights in files and how they are put together, as load_wav2vec2 gives them.
+struct CtcModel : FileNotes {
+    CtcConfig config;
+    CtcWeights weights;
 
-    /// Errors: Program::write's.
-    Result<void> write_to(graph::Program& program) const;
-};
-
-/// The model: weights in files and how they are put together. Immutable and thread-safe.
-class CtcModel : public FileNotes {
-public:
-    /// Requires what load_wav2vec2 gives: weights of the shapes that the config says.
-    CtcModel(CtcConfig config, CtcWeights weights) : config_(std::move(config)), weights_(std::move(weights)) {}
-
-    const CtcConfig& config() const noexcept { return config_; }
-
-    /// Adds the forward pass. Frames that lie in padding mean nothing. Errors: the builders'; InvalidArgument (samples for no frame, or for
-    /// more than a tensor holds).
+    /// Adds the forward pass. Frames that lie in padding mean nothing. Errors: the builders'; InvalidArgument (samples for no frame).
     Result<CtcTensors> add_encoder(graph::Graph& graph, const CtcLayout& layout) const;
 
-    /// What the inputs of that graph hold for these sounds.
-    CtcInputs inputs(const CtcTensors& tensors, const CtcLayout& layout, const CtcSounds& sounds) const;
+    /// Fills the inputs of that graph, of which visit(value, values) takes each, floats or integers.
+    void for_each_input(const CtcTensors& tensors, const CtcLayout& layout, const CtcSounds& sounds,
+                        auto&& visit) const {
+        const std::vector<std::int32_t> lengths = lengths_of(sounds);
+        visit(tensors.lengths, std::span(lengths));
+        visit(tensors.windows, std::span<const float>(windows(layout, sounds)));
+        visit(tensors.first, std::span<const float>(first_weights(layout, sounds)));
+        for (const CtcPlaces& places : tensors.places)
+            visit(places.rows, std::span<const std::int32_t>(rows_of(places, lengths)));
+    }
+    /// The same of a program. Errors: Program::write's.
+    Result<void> write(graph::Program& program, const CtcTensors& tensors, const CtcLayout& layout,
+                       const CtcSounds& sounds) const;
 
 private:
-    class Builder;
+    std::vector<std::int32_t> lengths_of(const CtcSounds& sounds) const;
+    std::vector<float> windows(const CtcLayout& layout, const CtcSounds& sounds) const;
     std::vector<float> first_weights(const CtcLayout& layout, const CtcSounds& sounds) const;
-
-    CtcConfig config_;
-    CtcWeights weights_;
+    static std::vector<std::int32_t> rows_of(const CtcPlaces& places, std::span<const std::int32_t> lengths);
 };
 
 /// Taps of a convolution over so many channels that are gathered at a time.

@@ -97,8 +97,9 @@ Result<SpeechModel> speech(const Config& config, const Weights& weights) {
     return SpeechModel{std::make_unique<Seq2Seq>(std::move(model)), mel_bins};
 }
 Result<SpeechModel> ctc(const Config& config, const Weights& weights) {
-    VKFORMER_TRY(CtcModel model, load_wav2vec2(config, weights));
-    return SpeechModel{.model = nullptr, .ctc = std::make_unique<CtcModel>(std::move(model))};
+    SpeechModel speech;
+    VKFORMER_TRY(speech.ctc, load_wav2vec2(config, weights));
+    return speech;
 }
 
 constexpr Family<Seq2SeqPointer> kEncoderDecoders[] = {
@@ -344,6 +345,10 @@ auto load_as(const path& path) -> decltype(open_as<kKind>(path)->load()) {
 
 Result<OpenedModel> open_model(const path& path, std::span<const ModelKind> wanted) {
     return formats::is_file(path) ? open_file(path, wanted) : open_folder(path, wanted);
+}
+
+const std::vector<std::string>& notes_of(const SpeechModel& speech) noexcept {
+    return speech.ctc ? speech.ctc->notes : speech.model->notes;
 }
 
 Result<Opened<Decoder>> open_decoder(const path& path) { return open_as<ModelKind::decoder>(path); }

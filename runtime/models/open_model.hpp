@@ -17,7 +17,6 @@
 
 #include "formats/config.hpp"
 #include "formats/gguf.hpp"
-#include "models/ctc.hpp"
 #include "models/decoder.hpp"
 #include "models/encoder.hpp"
 #include "models/encoder_decoder.hpp"
@@ -25,13 +24,14 @@
 
 namespace vkformer::models {
 
+struct CtcModel;
 struct SentenceModel;
 
 /// A model that hears in place of reading, one of two kinds; the other's pointer is null.
 struct SpeechModel {
     std::unique_ptr<EncoderDecoder> model;  ///< Whisper
     std::uint32_t mel_bins = 0;  ///< of the spectrogram that audio::windows_of makes its features from; 0 with `ctc`
-    std::unique_ptr<CtcModel> ctc{};  ///< Wav2Vec 2.0, HuBERT
+    std::shared_ptr<CtcModel> ctc{};  ///< Wav2Vec 2.0, HuBERT
 };
 
 /// A model of a known family whose weights are not read yet.
@@ -61,9 +61,7 @@ static_assert(std::variant_size_v<OpenedModel> == kModelKinds.size());
 /// FileNotes of a model of any kind.
 inline const std::vector<std::string>& notes_of(const FileNotes& model) noexcept { return model.notes; }
 inline const std::vector<std::string>& notes_of(const Clip& model) noexcept { return model.notes; }
-inline const std::vector<std::string>& notes_of(const SpeechModel& speech) noexcept {
-    return speech.ctc ? speech.ctc->notes : speech.model->notes;
-}
+const std::vector<std::string>& notes_of(const SpeechModel& speech) noexcept;
 inline const std::vector<std::string>& notes_of(const std::unique_ptr<EncoderDecoder>& model) noexcept {
     return model->notes;
 }

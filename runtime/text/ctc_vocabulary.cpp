@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "text/ctc_vocabulary.hpp"
 
-#include <nlohmann/json.hpp>
-
+#include "core/first_error.hpp"
 #include "core/try.hpp"
-#include "formats/json.hpp"
-#include "text/json_field.hpp"
+#include "formats/config.hpp"
 #include "text/normalizers.hpp"
 #include "text/tokenizer_config.hpp"
 
@@ -17,45 +15,37 @@ std::string CtcVocabulary::as_text(std::string text) const {
     return text;
 }
 
-Result<CtcVocabulary> load_ctc_vocabulary(const std::filesystem::path& folder, std::uint64_t logits) {
-    VKFORMER_TRY(const TokenizerConfig config, read_tokenizer_config(folder));
-    nlohmann::json fields = nlohmann::json::object();
-    std::error_code ignored;
-    if (std::filesystem::exists(folder / "tokenizer_config.json", ignored)) {
-        VKFORMER_TRY(fields, formats::read_json(folder / "tokenizer_config.json"));
-    }
-    const Field root(fields, "tokenizer_config.json");
+Result<void> load_ctc_vocabulary(const std::filesystem::path& folder, std::uint32_t logits, CtcVocabulary& vocabulary) {
     constexpr const char* kTokenizer = "Wav2Vec2CTCTokenizer";
-    VKFORMER_TRY(const std::string type, root.text("tokenizer_class", kTokenizer));
-    if (type != kTokenizer && type != "Wav2Vec2Tokenizer")
-        return root.unsupported("tokenizer_class is " + type + ", supported: " + kTokenizer);
-    if (root.has("target_lang"))
-        return root.unsupported("target_lang: vocabularies of several languages are not supported");
-    VKFORMER_TRY(const std::string bound, root.text("word_delimiter_token", "|"));
-    CtcVocabulary vocabulary;
-    VKFORMER_TRY(vocabulary.space, root.text("replace_word_delimiter_char", " "));
-    VKFORMER_TRY(vocabulary.lowers, root.boolean("do_lower_case", false));
-    vocabulary.cleans_up = config.clean_up_spaces;
-    const std::string pad = config.pad_token.value_or("<pad>");
+    VKFORMER_TRY(const TokenizerConfig tokens, read_tokenizer_config(folder));
+    VKFORMER_TRY(const auto config, formats::Config::open_if_present(folder / "tokenizer_config.json"));
+    VKFORMER_TRY(const auto pieces, formats::Config::open(folder / "vocab.json"));
+    std::string type = kTokenizer, bound;
+    FirstError first;
+    first.set(type, config.string("tokenizer_class", kTokenizer));
+    first.set(bound, config.string("word_delimiter_token", "|"));
+    first.set(vocabulary.space, config.string("replace_word_delimiter_char", " "));
+    first.set(vocabulary.lowers, config.boolean("do_lower_case", false));
+    vocabulary.cleans_up = tokens.clean_up_spaces;
+    if (type != kTokenizer && type != "Wav2Vec2Tokenizer") return config.unsupported("tokenizer_class", kTokenizer);
+    if (config.has("target_lang")) return config.unsupported("target_lang", "null: the vocabulary of one language");
 
-    vocabulary.pieces.assign(logits, config.unk_token.value_or("<unk>"));
-    const auto set = [&](std::int32_t id, const std::string& piece) {
-        if (static_cast<std::uint64_t>(id) < logits) vocabulary.pieces[static_cast<std::size_t>(id)] = piece;
+    vocabulary.pieces.assign(logits, tokens.unk_token.value_or("<unk>"));
+    const auto set = [&](std::uint32_t id, const std::string& piece) {
+        if (id < logits) vocabulary.pieces[id] = piece;
     };
-    for (const AddedToken& token : config.added_tokens) set(token.id, token.content);
-    VKFORMER_TRY(const nlohmann::json pieces, formats::read_json(folder / "vocab.json"));
-    const Field ids(pieces, "vocab.json");
-    if (!pieces.is_object()) return ids.corrupt("expected an object");
-    for (const auto& [piece, value] : pieces.items()) {
-        if (value.is_object()) return ids.unsupported("vocabularies of several languages are not supported");
-        VKFORMER_TRY(const std::int32_t id, ids.id(piece));
+    for (const AddedToken& token : tokens.added_tokens) set(static_cast<std::uint32_t>(token.id), token.content);
+    for (const std::string& piece : pieces.names()) {
+        std::uint32_t id = logits;
+        first.set(id, pieces.unsigned_integer(piece));
         set(id, piece);
     }
-    for (std::string& piece : vocabulary.pieces) {
-        vocabulary.is_blank.push_back(piece == pad);
-        if (piece == bound) piece = vocabulary.space;
+    const std::string blank = tokens.pad_token.value_or("<pad>");
+    for (std::uint32_t id = 0; id < logits; ++id) {
+        if (vocabulary.pieces[id] == blank) vocabulary.blank = static_cast<std::int32_t>(id);
+        if (vocabulary.pieces[id] == bound) vocabulary.pieces[id] = vocabulary.space;
     }
-    return vocabulary;
+    return first.status();
 }
 
 }  // namespace vkformer::text

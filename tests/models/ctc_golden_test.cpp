@@ -3,6 +3,7 @@
 #include <array>
 
 #include "models/changed_golden.hpp"
+#include "models/ctc.hpp"
 #include "models/model_case.hpp"
 #include "models/open_model.hpp"
 #include "support/backends.hpp"
@@ -35,7 +36,7 @@ struct CtcPass {
         graph.mark_output(tensors.hidden);
         graph.mark_output(tensors.logits);
         program = must(backend.compile(graph::make_plan(std::move(graph)), backend.make_store(), backend.make_store()));
-        must(model.inputs(tensors, layout, sounds).write_to(*program));
+        must(model.write(*program, tensors, layout, sounds));
         must(program->submit());
         must(program->wait());
     }
@@ -72,8 +73,8 @@ TEST_CASE("Wav2Vec 2.0 and HuBERT give Hugging Face's hidden states and logits",
         const std::uint32_t lengths[] = {samples, length};
         const CtcPass masked(backend, model, layout, {.samples = sounds, .lengths = lengths, .norms_padding = true});
         const auto frames = static_cast<std::size_t>(golden.ints("frames")[1]);
-        REQUIRE(frames == model.config().frames_of(length));
-        const std::size_t vocab = model.config().vocab_size, all = model.config().frames_of(samples);
+        REQUIRE(frames == model.config.frames_of(length));
+        const std::size_t vocab = model.config.vocab_size, all = model.config.frames_of(samples);
         const auto logits = masked.read(masked.tensors.logits), expected = golden.doubles("masked_logits");
         CHECK(relative_error(std::span(logits).subspan(all * vocab, frames * vocab),
                              std::span(expected).first(frames * vocab)) < bound);
@@ -101,10 +102,9 @@ TEST_CASE("what is not done of CTC models is refused by name", "[models][ctc]") 
     refused("wav2vec2_large", {{"adapter_attn_dim", 16}}, "\"adapter_attn_dim\" is 16");
     refused("hubert_large", {{"conv_pos_batch_norm", true}}, "\"conv_pos_batch_norm\" is true");
     refused("hubert_large", {{"feat_extract_norm", "batch"}}, "\"feat_extract_norm\" is \"batch\"");
-    refused("hubert_large", {{"architectures", nlohmann::json::array({"HubertModel"})}}, "\"architectures\"");
     refused("hubert_plain", {{"conv_stride", {4, 3}}}, "\"conv_stride\"");
     refused("hubert_plain", {{"conv_kernel", {8, 0.5, 2}}}, "\"conv_kernel\"");
-    refused("hubert_plain", {{"conv_stride", {65536, 65536, 1}}}, "\"conv_stride\"");
+    refused("hubert_plain", {{"conv_stride", {1024, 1024, 1}}}, "\"conv_stride\"");
     refused("hubert_plain", {{"num_conv_pos_embedding_groups", 4}}, "\"num_conv_pos_embedding_groups\"");
     refused("hubert_plain", {{"hidden_act", "mish"}}, "\"hidden_act\"");
 }
@@ -112,7 +112,7 @@ TEST_CASE("what is not done of CTC models is refused by name", "[models][ctc]") 
 TEST_CASE("a sound that is too short for a frame has no graph", "[models][ctc]") {
     const auto model = load_ctc("wav2vec2_base");
     graph::Graph graph;
-    CHECK(model.config().frames_of(29) == 0);
+    CHECK(model.config.frames_of(29) == 0);
     check_refused(model.add_encoder(graph, {.samples = 29}), ErrorCode::InvalidArgument, "too few");
     CHECK(model.add_encoder(graph, {.samples = 30}));
 }

@@ -24,6 +24,7 @@
 #include "device.hpp"
 #include "formats/safetensors.hpp"
 #include "models/adapter.hpp"
+#include "models/ctc.hpp"
 #include "models/open_model.hpp"
 #include "named_file.hpp"
 #include "tensor_inputs.hpp"
@@ -221,7 +222,7 @@ Result<Outputs> pass_of(const models::CtcModel& model, const Request& request) {
     VKFORMER_TRY(const auto program, backend->compile(graph::make_plan_for(*backend, std::move(run.graph)),
                                                       backend->make_store(), backend->make_store()));
     const models::CtcSounds heard = {.samples = sounds.values, .lengths = lengths, .norms_padding = true};
-    VKFORMER_CHECK(model.inputs(run.pass, layout, heard).write_to(*program));
+    VKFORMER_CHECK(model.write(*program, run.pass, layout, heard));
     VKFORMER_CHECK(program->submit());
     VKFORMER_CHECK(program->wait());
     VKFORMER_TRY(auto outputs, read_outputs(*program, read));

@@ -10,6 +10,7 @@
 #include "core/try.hpp"
 #include "decoding/encoder_session.hpp"
 #include "decoding/image_session.hpp"
+#include "models/ctc.hpp"
 #include "models/sentence.hpp"
 
 namespace vkformer::cli {
@@ -129,7 +130,7 @@ Result<std::vector<Pass>> passes_of(const models::Opened<models::SpeechModel>& m
     VKFORMER_TRY(const models::SpeechModel speech, model.load());
     const models::CtcModel& ctc = *speech.ctc;
     std::uint64_t samples = options.length;  // of the least sound with so many frames
-    for (auto at = ctc.config().stem.rbegin(); at != ctc.config().stem.rend(); ++at)
+    for (auto at = ctc.config.stem.rbegin(); at != ctc.config.stem.rend(); ++at)
         samples = (samples - 1) * at->stride + at->taps;
     if (samples * options.batch > graph::Graph::kMaxElements)
         return Error{ErrorCode::InvalidArgument, std::to_string(options.length) + " frames are more than go through"};
@@ -150,12 +151,10 @@ Result<std::vector<Pass>> passes_of(const models::Opened<models::SpeechModel>& m
                                           .layers = {.attention = keeps_weights}};
         VKFORMER_TRY(const auto tensors, ctc.add_encoder(pass.graph, layout));
         pass.graph.mark_output(tensors.logits);
-        auto inputs = ctc.inputs(tensors, layout, {.samples = sounds, .lengths = lengths});
-        const auto feed = [&](auto& all) {
-            for (auto& [value, values] : all) pass.feeds[pass.graph.tensor(value).name] = std::move(values);
-        };
-        feed(inputs.numbers);
-        feed(inputs.integers);
+        ctc.for_each_input(tensors, layout, {.samples = sounds, .lengths = lengths},
+                           [&](graph::Value value, const auto& values) {
+                               pass.feeds[pass.graph.tensor(value).name] = std::vector(values.begin(), values.end());
+                           });
         passes.push_back(std::move(pass));
     }
     return passes;
