@@ -132,6 +132,21 @@ TEST_CASE("CTC segments end with pauses, and are not long", "[api][ctc]") {
     CHECK(none.segments.empty());
 }
 
+TEST_CASE("a CTC segment ends where nothing is said for a second", "[api][ctc]") {
+    const std::string name = GENERATE("wav2vec2_base", "hubert_large");
+    auto transcriber = must(Transcriber::load(ctc_folder(name), ctc_options()));
+    for (const std::size_t silence : {800, 3000}) {
+        std::vector<float> sound = noise_of(2000, 7);
+        const auto more = noise_of(2000, 8);
+        sound.resize(sound.size() + silence);
+        sound.insert(sound.end(), more.begin(), more.end());
+        const auto segments = must(transcriber.transcribe(sound)).segments;
+        CAPTURE(name, silence);
+        REQUIRE(segments.size() == (silence < 1000 ? 1 : 2));
+        if (segments.size() == 2) CHECK(segments[1].start - segments[0].end >= 1);
+    }
+}
+
 TEST_CASE("what only Whisper can be asked for is refused by name", "[api][ctc]") {
     const auto refused = [](auto&& set, const std::string& words) {
         TranscriberOptions options = ctc_options();
