@@ -45,7 +45,7 @@ Result<Case> soft_cap_case(const Family::Dims& shape, const Types& types) {
 Result<Case> add_case(const Family::Dims& shape, const Types& types, float scale) {
     const DType dtype = types.x;
     const double elements = static_cast<double>(shape[0] * shape[1]);
-    return Case{.op = "add",
+    return Case{.op = scale == 1 ? "add" : "scaled_add",
                 .shape = to_text(shape),
                 .dtype = types.name(),
                 .work = {.flops = (scale == 1 ? 1 : 2) * elements,
