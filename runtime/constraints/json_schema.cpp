@@ -15,6 +15,7 @@
 #include "constraints/regex.hpp"
 #include "constraints/schema_keywords.hpp"
 #include "constraints/string_formats.hpp"
+#include "core/decimal.hpp"
 #include "core/try.hpp"
 #include "formats/json.hpp"
 #include "text/unicode.hpp"
@@ -385,13 +386,11 @@ private:
         const json* const given = all.find(keyword);
         if (!given) return std::optional<Decimal>();
         if (!given->is_number()) return fail(keyword, "is no number");
-        char text[400];
-        const auto written = given->is_number_unsigned()
-                                 ? std::to_chars(text, std::end(text), given->get<std::uint64_t>())
-                             : given->is_number_integer()
-                                 ? std::to_chars(text, std::end(text), given->get<std::int64_t>())
-                                 : std::to_chars(text, std::end(text), given->get<double>(), std::chars_format::fixed);
-        std::string_view digits(text, static_cast<std::size_t>(written.ptr - text));
+        const std::string text = given->is_number_unsigned() ? std::to_string(given->get<std::uint64_t>())
+                                 : given->is_number_integer()
+                                     ? std::to_string(given->get<std::int64_t>())
+                                     : vkformer::ShortestDecimal::of(given->get<double>()).plain();
+        std::string_view digits = text;
         Decimal made;
         if (digits.starts_with('-')) {
             made.is_negative = true;
@@ -402,8 +401,7 @@ private:
         if (point < digits.size()) made.fraction = digits.substr(point + 1);
         made.whole.erase(0, made.whole.find_first_not_of('0'));
         made.fraction.erase(made.fraction.find_last_not_of('0') + 1);
-        if (written.ec != std::errc() || made.whole.size() > JsonValues::kMostDigits ||
-            made.fraction.size() >= JsonValues::kMostDigits)
+        if (made.whole.size() > JsonValues::kMostDigits || made.fraction.size() >= JsonValues::kMostDigits)
             return fail(keyword, "has more digits than are supported");
         if (made.whole.empty() && made.fraction.empty()) made.is_negative = false;
         return std::optional(std::move(made));

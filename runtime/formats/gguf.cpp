@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -15,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/decimal.hpp"
 #include "core/mapped_file.hpp"
 #include "core/paths.hpp"
 #include "core/tasks.hpp"
@@ -668,9 +668,10 @@ bool is_nested(const GgufValue& value) { return value.type == GgufType::array &&
 
 /// The shortest digits that give the same float.
 std::string shown_float(float value) {
-    std::array<char, 32> digits;
-    const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), value);
-    return {digits.data(), end};
+    if (!std::isfinite(value)) return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+    const ShortestDecimal decimal = ShortestDecimal::of(value);
+    const std::string plain = decimal.plain(), scientific = decimal.scientific();
+    return scientific.size() < plain.size() ? scientific : plain;
 }
 
 std::string shown_element(GgufType type, Bytes bytes) {

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 
+#include "core/decimal.hpp"
 #include "core/stable_order.hpp"
 #include "text/unicode.hpp"
 
@@ -487,13 +487,10 @@ std::string to_json(const Value& value, const JsonStyle& style, Budget& budget) 
 std::string float_text(double number) {
     if (std::isnan(number)) return "nan";
     if (std::isinf(number)) return number > 0 ? "inf" : "-inf";
-    std::array<char, 512> buffer{};
     const double magnitude = std::fabs(number);
     const bool is_plain = magnitude == 0 || (magnitude >= 1e-4 && magnitude < 1e16);
-    const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), number,
-                                   is_plain ? std::chars_format::fixed : std::chars_format::scientific)
-                         .ptr;
-    std::string text(buffer.data(), end);
+    const auto decimal = vkformer::ShortestDecimal::of(number);
+    std::string text = is_plain ? decimal.plain() : decimal.scientific();
     if (is_plain && text.find('.') == text.npos) text += ".0";
     return text;
 }
