@@ -227,6 +227,7 @@ void Pipelines::save() {
     std::vector<std::byte> data(bytes);
     if (d.vk().vkGetPipelineCacheData(d.handle(), cache_, &bytes, data.data()) != VK_SUCCESS) return;
     data.resize(bytes);
+    if (bytes < sizeof(VkPipelineCacheHeaderVersionOne)) return;  // as lavapipe 26.2 gives it: nobody could read it
     FileHeader header;
     header.data_bytes = data.size();
     header.checksum = hash_bytes(data);
