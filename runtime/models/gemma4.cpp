@@ -26,6 +26,19 @@ TensorData columns_of(const TensorData& matrix, std::uint64_t first, std::uint64
     return {.dtype = matrix.dtype, .shape = {rows, count}, .bytes = *bytes, .owner = bytes};
 }
 
+constexpr Gemma4Names kFolderNames = {.table = "embed_tokens_per_layer.weight",
+                                      .projection = "per_layer_model_projection",
+                                      .projection_norm = "per_layer_projection_norm",
+                                      .embedding_gate = "per_layer_input_gate",
+                                      .embedding_output = "per_layer_projection",
+                                      .embedding_norm = "post_per_layer_input_norm",
+                                      .scale = "layer_scalar",
+                                      .expert_norm = "pre_feedforward_layernorm_2",
+                                      .expert_post_norm = "post_feedforward_layernorm_2",
+                                      .shared_post_norm = "post_feedforward_layernorm_1",
+                                      .router_scale = "router.scale",
+                                      .expert_scales = "router.per_expert_scale"};
+
 /// What the layers' weights follow from besides the DecoderConfig.
 struct Gemma4Layout {
     bool attention_bias = false, keys_are_values = false, doubles_shared = false;
@@ -120,20 +133,6 @@ Result<void> read_gemma4_attention(const WeightReader& read, const DecoderConfig
     return {};
 }
 
-/// Those of experts, beside what read_experts() gives.
-Result<void> read_gemma4_expert_norms(const WeightReader& read, const DecoderConfig& c, const std::string& layer,
-                                      ExpertWeights& w) {
-    const std::uint64_t d = c.hidden_size;
-    VKFORMER_TRY(w.norm, read.norm(layer + "pre_feedforward_layernorm_2", d));
-    VKFORMER_TRY(w.post_norm, read.norm(layer + "post_feedforward_layernorm_2", d));
-    VKFORMER_TRY(w.shared_post_norm, read.norm(layer + "post_feedforward_layernorm_1", d));
-    VKFORMER_TRY(const TensorData scale, read.tensor(layer + "router.scale", {d}));
-    VKFORMER_TRY(w.router_norm, router_norm(scale));
-    VKFORMER_TRY(w.scales, read.tensor(layer + "router.per_expert_scale", {c.experts.count}));
-    w.scales.shape = {c.experts.count, 1};
-    return {};
-}
-
 Result<void> read_gemma4_layer(const WeightReader& read, const DecoderConfig& c, const Gemma4Layout& layout,
                                std::size_t index, DecoderWeights::Layer& l) {
     const std::string layer = "layers." + std::to_string(index) + ".", mlp = layer + "mlp.";
@@ -144,29 +143,7 @@ Result<void> read_gemma4_layer(const WeightReader& read, const DecoderConfig& c,
     VKFORMER_TRY(l.gate, read.projection(mlp + "gate_proj", inner, d, false));
     VKFORMER_TRY(l.up, read.projection(mlp + "up_proj", inner, d, false));
     VKFORMER_TRY(l.down, read.projection(mlp + "down_proj", d, inner, false));
-    if (const std::uint64_t width = layout.embedding_width; width > 0) {
-        VKFORMER_TRY(l.embedding_gate, read.projection(layer + "per_layer_input_gate", width, d, false));
-        VKFORMER_TRY(l.embedding_output, read.projection(layer + "per_layer_projection", d, width, false));
-        VKFORMER_TRY(l.embedding_norm, read.norm(layer + "post_per_layer_input_norm", d));
-    }
-    if (c.layers[index].has_experts) VKFORMER_CHECK(read_gemma4_expert_norms(read, c, layer, l.experts));
-    VKFORMER_TRY(const TensorData scale, read.tensor(layer + "layer_scalar", {1}));
-    VKFORMER_TRY(const auto scales, floats_of(scale));
-    l.scale = scales.front();
-    return {};
-}
-
-Result<void> read_layer_embeddings(const Config& config, const WeightReader& read, const DecoderConfig& c,
-                                   std::uint64_t width, DecoderWeights& w) {
-    VKFORMER_TRY(const auto rows, config.unsigned_integer("vocab_size_per_layer_input",
-                                                          {.fallback = 262144, .min = 1, .max = 1u << 28}));
-    if (rows != c.vocab_size) return config.unsupported("vocab_size_per_layer_input", "as many as vocab_size");
-    const std::uint64_t all = width * c.layers.size();
-    VKFORMER_TRY(const TensorData table, read.tensor("embed_tokens_per_layer.weight", {rows, all}));
-    VKFORMER_TRY(const Projection projection, read.projection("per_layer_model_projection", all, c.hidden_size, false));
-    VKFORMER_TRY(w.layer_embedding_norm, read.norm("per_layer_projection_norm", width));
-    VKFORMER_TRY(w.layer_embeddings, split_layer_embeddings(table, projection, width));
-    return {};
+    return read_gemma4_extras(read, c, kFolderNames, layer, layout.embedding_width, l);
 }
 
 Result<DecoderParts> load_gemma4_text(const Config& config, const formats::Weights& weights,
@@ -203,8 +180,11 @@ Result<DecoderParts> load_gemma4_text(const Config& config, const formats::Weigh
     const WeightReader read(weights, prefix);
     for (std::size_t i = 0; i < c.layers.size(); ++i)
         VKFORMER_CHECK(read_gemma4_layer(read, c, own, i, parts.weights.layers[i]));
-    if (own.embedding_width > 0)
-        VKFORMER_CHECK(read_layer_embeddings(config, read, c, own.embedding_width, parts.weights));
+    if (own.embedding_width == 0) return parts;
+    VKFORMER_TRY(const auto rows, config.unsigned_integer("vocab_size_per_layer_input",
+                                                          {.fallback = 262144, .min = 1, .max = 1u << 28}));
+    if (rows != c.vocab_size) return config.unsupported("vocab_size_per_layer_input", "as many as vocab_size");
+    VKFORMER_CHECK(read_layer_embeddings(read, c, kFolderNames, own.embedding_width, parts.weights));
     return parts;
 }
 
@@ -227,10 +207,41 @@ Result<std::vector<LayerEmbeddings>> split_layer_embeddings(const TensorData& ta
     return parts;
 }
 
-Result<NormWeights> router_norm(const TensorData& scale) {
-    VKFORMER_TRY(std::vector<float> gains, floats_of(scale));
-    for (float& gain : gains) gain /= std::sqrt(static_cast<float>(gains.size()));
-    return NormWeights{.gain = float_tensor(scale.shape, std::move(gains))};
+Result<void> read_gemma4_extras(const WeightReader& read, const DecoderConfig& config, const Gemma4Names& names,
+                                const std::string& name, std::uint64_t width, DecoderWeights::Layer& layer) {
+    const std::uint64_t d = config.hidden_size, experts = config.experts.count;
+    VKFORMER_TRY(const TensorData scale, read.tensor(name + names.scale, {1}));
+    VKFORMER_TRY(const auto scales, floats_of(scale));
+    layer.scale = scales.front();
+    if (width > 0) {
+        VKFORMER_TRY(layer.embedding_gate, read.projection(name + names.embedding_gate, width, d, false));
+        VKFORMER_TRY(layer.embedding_output, read.projection(name + names.embedding_output, d, width, false));
+        VKFORMER_TRY(layer.embedding_norm, read.norm(name + names.embedding_norm, d));
+    }
+    ExpertWeights& w = layer.experts;
+    if (!w) return {};
+    VKFORMER_TRY(w.norm, read.norm(name + names.expert_norm, d));
+    VKFORMER_TRY(w.post_norm, read.norm(name + names.expert_post_norm, d));
+    VKFORMER_TRY(w.shared_post_norm, read.norm(name + names.shared_post_norm, d));
+    // The router sees norm(x) · scale / √hidden_size.
+    VKFORMER_TRY(const TensorData router_scale, read.tensor(name + names.router_scale, {d}));
+    VKFORMER_TRY(auto gains, floats_of(router_scale));
+    for (float& gain : gains) gain /= std::sqrt(static_cast<float>(d));
+    w.router_norm.gain = float_tensor({d}, std::move(gains));
+    if (names.may_fold_scales && !read.has(name + names.expert_scales)) return {};
+    VKFORMER_TRY(w.scales, read.tensor(name + names.expert_scales, {experts}));
+    w.scales.shape = {experts, 1};
+    return {};
+}
+
+Result<void> read_layer_embeddings(const WeightReader& read, const DecoderConfig& config, const Gemma4Names& names,
+                                   std::uint64_t width, DecoderWeights& weights) {
+    const std::uint64_t all = width * config.layers.size();
+    VKFORMER_TRY(const TensorData table, read.tensor(names.table, {config.vocab_size, all}));
+    VKFORMER_TRY(const Projection projection, read.projection(names.projection, all, config.hidden_size, false));
+    VKFORMER_TRY(weights.layer_embedding_norm, read.norm(names.projection_norm, width));
+    VKFORMER_TRY(weights.layer_embeddings, split_layer_embeddings(table, projection, width));
+    return {};
 }
 
 bool share_caches(DecoderConfig& config, std::size_t count) {

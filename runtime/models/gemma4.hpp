@@ -4,9 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "models/decoder.hpp"
+#include "models/weight_reader.hpp"
 
 namespace vkformer::models {
 
@@ -21,7 +23,22 @@ Result<std::vector<LayerEmbeddings>> split_layer_embeddings(const TensorData& ta
 /// layers' windows. False: there is no such layer.
 bool share_caches(DecoderConfig& config, std::size_t count);
 
-/// Of what Gemma 4's routers see: norm(x) · scale / √hidden_size     scale: [hidden_size]. Errors: UnsupportedDtype.
-Result<NormWeights> router_norm(const TensorData& scale);
+/// What files call the tensors that other architectures have not.
+struct Gemma4Names {
+    const char *table, *projection, *projection_norm;  ///< of all layers' embeddings
+    // Behind "layers.0." or its like:
+    const char *embedding_gate, *embedding_output, *embedding_norm;
+    const char* scale;  ///< of the layer
+    const char *expert_norm, *expert_post_norm, *shared_post_norm;
+    const char *router_scale, *expert_scales;
+    bool may_fold_scales = false;  ///< a file without the experts' scales has them in their matrices
+};
+/// Of the layer `name`, what is beside attention, feed-forward layers and experts; `width`: of its embeddings, 0: it has none.
+/// Errors: those of WeightReader.
+Result<void> read_gemma4_extras(const WeightReader& read, const DecoderConfig& config, const Gemma4Names& names,
+                                const std::string& name, std::uint64_t width, DecoderWeights::Layer& layer);
+/// Errors: those of WeightReader and split_layer_embeddings.
+Result<void> read_layer_embeddings(const WeightReader& read, const DecoderConfig& config, const Gemma4Names& names,
+                                   std::uint64_t width, DecoderWeights& weights);
 
 }  // namespace vkformer::models

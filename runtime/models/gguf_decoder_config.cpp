@@ -110,6 +110,8 @@ Result<void> GgufDecoderReader::read_gemma4_layers() {
         VKFORMER_TRY(const auto value_dim, file_.unsigned_integer(key(values), {.fallback = *width}));
         if (value_dim != *width) return file_.unsupported(key(values), std::to_string(*width));
     }
+    VKFORMER_TRY(embedding_width_,
+                 file_.unsigned_integer(key("embedding_length_per_layer_input"), {.fallback = 0, .max = 1u << 16}));
     VKFORMER_TRY(inner_widths_, numbers_of_layers("feed_forward_length"));
     c.intermediate_size = inner_widths_.front();
     VKFORMER_TRY(const auto kv_heads, numbers_of_layers("attention.head_count_kv", c.heads));

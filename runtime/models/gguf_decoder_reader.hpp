@@ -71,8 +71,6 @@ private:
     Result<DecoderWeights::Layer> read_layer(const std::string& layer, std::size_t index);
     /// What is optional for a layer and not for one of several.
     Result<void> check_layers() const;
-    /// The embeddings of each layer, if there are any, and what multiplies what layers give.
-    Result<void> read_layer_embeddings();
     Result<void> read_attention(const std::string& layer, const DecoderConfig::Layer& kind, DecoderWeights::Layer& l);
     /// The norm of every head by itself or of all heads together, by how long it is.
     Result<NormWeights> query_or_key_norm(const std::string& name, std::uint64_t width, std::uint64_t head_dim);
@@ -91,8 +89,6 @@ private:
     Result<ExpertWeights> read_experts(const std::string& layer);
     /// A stack of all experts' matrices or, in older files, a tensor for each.
     Result<std::vector<TensorData>> read_matrices(const std::string& name, std::uint64_t out, std::uint64_t in);
-    /// Of Gemma 4's experts, beside which are the feed-forward layers of all tokens.
-    Result<void> read_expert_norms(const std::string& layer, ExpertWeights& w);
     /// Biases are there where the file has them: the tensors say so, no key does.
     Result<Projection> projection(const std::string& name, std::uint64_t out, std::uint64_t in);
     Result<NormWeights> norm(const std::string& name, std::uint64_t dim);
@@ -106,6 +102,7 @@ private:
     WeightReader read_;
     DecoderParts parts_;
     std::vector<std::uint32_t> inner_widths_;  // of the layers' feed-forward layers, where they differ
+    std::uint32_t embedding_width_ = 0;        // of each layer's embeddings; 0: there are none
 };
 
 }  // namespace vkformer::models

@@ -20,8 +20,9 @@ formats::Expect<double> yarn_turns(double usual) { return {.fallback = usual, .m
 
 Result<void> GgufDecoderReader::read_ropes() {
     DecoderConfig& c = config();
-    std::uint32_t width = 0;
-    for (const DecoderConfig::Layer& layer : c.layers) width = std::max(width, c.head_dim_of(layer));
+    std::uint32_t width = c.head_dim;
+    for (const DecoderConfig::Layer& layer : c.layers)  // those without a window turn by this rope
+        if (layer.window == 0) width = c.head_dim_of(layer);
     VKFORMER_TRY(const auto rotary_dim,
                  file_.unsigned_integer(key("rope.dimension_count"), {.fallback = width, .min = 2, .max = width}));
     if (rotary_dim % 2 != 0) return file_.unsupported(key("rope.dimension_count"), "an even number");

@@ -25,6 +25,20 @@ constexpr LatentNames kLatentNames = {.query = "attn_q",
                                       .value_up = "attn_v_b.weight",
                                       .output = "attn_output"};
 
+constexpr Gemma4Names kGemma4Names = {.table = "per_layer_token_embd.weight",
+                                      .projection = "per_layer_model_proj",
+                                      .projection_norm = "per_layer_proj_norm",
+                                      .embedding_gate = "inp_gate",
+                                      .embedding_output = "proj",
+                                      .embedding_norm = "post_norm",
+                                      .scale = "layer_output_scale.weight",
+                                      .expert_norm = "pre_ffw_norm_2",
+                                      .expert_post_norm = "post_ffw_norm_2",
+                                      .shared_post_norm = "post_ffw_norm_1",
+                                      .router_scale = "ffn_gate_inp.scale",
+                                      .expert_scales = "ffn_down_exps.scale",
+                                      .may_fold_scales = true};
+
 }  // namespace
 
 Result<void> GgufDecoderReader::read_weights() {
@@ -39,7 +53,7 @@ Result<void> GgufDecoderReader::read_weights() {
         w.layers.push_back(std::move(layer));
     }
     VKFORMER_CHECK(check_layers());
-    if (architecture_.is_gemma4) VKFORMER_CHECK(read_layer_embeddings());
+    if (embedding_width_ > 0) VKFORMER_CHECK(read_layer_embeddings(read_, c, kGemma4Names, embedding_width_, w));
     const bool has_own_name = architecture_.is_lfm2 && read_.has("token_embd_norm.weight");
     VKFORMER_TRY(w.final_norm, norm(has_own_name ? "token_embd_norm" : "output_norm", c.hidden_size));
     VKFORMER_TRY(w.lm_head.weight,
@@ -83,10 +97,11 @@ Result<DecoderWeights::Layer> GgufDecoderReader::read_layer(const std::string& l
     }
     if (kind.has_experts) {
         VKFORMER_TRY(l.experts, read_experts(layer));
-        if (architecture_.is_gemma4) VKFORMER_CHECK(read_expert_norms(layer, l.experts));
     }
     const std::uint64_t inner = inner_widths_.empty() ? config().intermediate_size : inner_widths_[index];
     VKFORMER_CHECK(read_feed_forward(layer, kind.has_experts && !architecture_.is_gemma4, inner, l));
+    if (architecture_.is_gemma4)
+        VKFORMER_CHECK(read_gemma4_extras(read_, config(), kGemma4Names, layer, embedding_width_, l));
     return l;
 }
 
@@ -106,31 +121,6 @@ Result<void> GgufDecoderReader::check_layers() const {
         return Error{ErrorCode::UnsupportedConfig, file_.file_name() +
                                                        ": a layer has other norms than attn_norm and ffn_norm, which " +
                                                        std::string(architecture_.name) + " has not"};
-    return {};
-}
-
-Result<void> GgufDecoderReader::read_layer_embeddings() {
-    const DecoderConfig& c = config();
-    DecoderWeights& w = parts_.weights;
-    VKFORMER_TRY(const auto width,
-                 file_.unsigned_integer(key("embedding_length_per_layer_input"), {.fallback = 0, .max = 1u << 16}));
-    const std::uint64_t all = std::uint64_t{width} * c.layers.size();
-    for (std::size_t i = 0; i < c.layers.size(); ++i) {
-        DecoderWeights::Layer& l = w.layers[i];
-        const std::string layer = "blk." + std::to_string(i) + ".";
-        VKFORMER_TRY(const TensorData scale, read_.tensor(layer + "layer_output_scale.weight", {1}));
-        VKFORMER_TRY(const auto scales, floats_of(scale));
-        l.scale = scales.front();
-        if (width == 0) continue;
-        VKFORMER_TRY(l.embedding_gate, projection(layer + "inp_gate", width, c.hidden_size));
-        VKFORMER_TRY(l.embedding_output, projection(layer + "proj", c.hidden_size, width));
-        VKFORMER_TRY(l.embedding_norm, norm(layer + "post_norm", c.hidden_size));
-    }
-    if (width == 0) return {};
-    VKFORMER_TRY(const TensorData table, read_.tensor("per_layer_token_embd.weight", {c.vocab_size, all}));
-    VKFORMER_TRY(const Projection all_rows, projection("per_layer_model_proj", all, c.hidden_size));
-    VKFORMER_TRY(w.layer_embedding_norm, norm("per_layer_proj_norm", width));
-    VKFORMER_TRY(w.layer_embeddings, split_layer_embeddings(table, all_rows, width));
     return {};
 }
 
@@ -173,6 +163,7 @@ Result<void> GgufDecoderReader::read_attention(const std::string& layer, const D
 
 Result<NormWeights> GgufDecoderReader::query_or_key_norm(const std::string& name, std::uint64_t width,
                                                          std::uint64_t head_dim) {
+    if (architecture_.is_gemma4) return norm(name, head_dim);  // which llama.cpp asks for
     const TensorData* const gain = file_.weights().find(name + ".weight");
     const bool is_wide = gain && gain->shape == Shape{width};
     return optional_norm(name, is_wide ? width : head_dim);
@@ -327,18 +318,6 @@ Result<std::vector<TensorData>> GgufDecoderReader::read_matrices(const std::stri
     return stacked(std::move(matrices));
 }
 
-Result<void> GgufDecoderReader::read_expert_norms(const std::string& layer, ExpertWeights& w) {
-    const std::uint64_t d = config().hidden_size, count = config().experts.count;
-    VKFORMER_TRY(w.norm, norm(layer + "pre_ffw_norm_2", d));
-    VKFORMER_TRY(w.shared_post_norm, norm(layer + "post_ffw_norm_1", d));
-    VKFORMER_TRY(w.post_norm, norm(layer + "post_ffw_norm_2", d));
-    VKFORMER_TRY(const TensorData scale, read_.tensor(layer + "ffn_gate_inp.scale", {d}));
-    VKFORMER_TRY(w.router_norm, router_norm(scale));
-    VKFORMER_TRY(w.scales, optional_tensor(layer + "ffn_down_exps.scale", {count}));
-    if (!w.scales.bytes.empty()) w.scales.shape = {count, 1};
-    return {};
-}
-
 Result<Projection> GgufDecoderReader::projection(const std::string& name, std::uint64_t out, std::uint64_t in) {
     return read_.projection(name, out, in, read_.has(name + ".bias"));
 }
@@ -354,7 +333,7 @@ Result<NormWeights> GgufDecoderReader::optional_norm(const std::string& name, st
 
 Result<NormWeights> GgufDecoderReader::norm_of_result(const std::string& name) {
     const std::uint64_t d = config().hidden_size;
-    return architecture_.norms_results ? norm(name, d) : optional_norm(name, d);
+    return architecture_.norms_results || architecture_.is_gemma4 ? norm(name, d) : optional_norm(name, d);
 }
 
 Result<TensorData> GgufDecoderReader::optional_tensor(const std::string& name, const Shape& shape) {

@@ -109,6 +109,25 @@ TEST_CASE("Gemma 4 is refused by the field that asks for something else", "[mode
                   MissingTensor, "layer_scalar");
 }
 
+TEST_CASE("a GGUF file of Gemma 4 lacks nothing in silence", "[models][decoder][gguf][errors]") {
+    for (const std::string missing :
+         {"blk.0.post_attention_norm.weight", "blk.1.post_ffw_norm.weight", "blk.0.attn_q_norm.weight",
+          "blk.2.attn_k_norm.weight", "blk.4.layer_output_scale.weight", "blk.3.inp_gate.weight"}) {
+        CAPTURE(missing);
+        const auto lacking = load_gguf_with("gemma4", [&](models::GgufContents& contents) {
+            std::erase_if(contents.tensors, [&](const auto& tensor) { return tensor.name == missing; });
+        });
+        check_refused(lacking, MissingTensor, missing);
+    }
+    check_refused(load_gguf_with("gemma4_moe",
+                                 [](models::GgufContents& contents) {
+                                     std::erase_if(contents.tensors, [](const auto& tensor) {
+                                         return tensor.name == "blk.0.ffn_gate_inp.scale";
+                                     });
+                                 }),
+                  MissingTensor, "ffn_gate_inp.scale");
+}
+
 TEST_CASE("sequences beyond the context need positions of every kind for them", "[models][decoder][errors]") {
     const models::Decoder model = load_decoder_case("gemma4");
     models::DecoderConfig config = model.config();
