@@ -12,7 +12,7 @@
 #include "core/ceil_div.hpp"
 #include "core/finite.hpp"
 #include "core/try.hpp"
-#include "cpu/float_kernels.hpp"
+#include "cpu/float_product.hpp"
 #include "cpu/recurrent_cell.hpp"
 #include "formats/safetensors.hpp"
 
@@ -70,15 +70,15 @@ constexpr Layout kLayouts[kPlaces] = {{"stft_conv.weight", {2 * kFrequencies, 1,
 void add_rows_product(std::size_t rows, std::size_t depth, const float* x, std::size_t x_stride,
                       const std::vector<float>& w, float* y) {
     const std::size_t columns = w.size() / depth;
-    cpu::float_kernels().add_products({.rows = rows,
-                                       .columns = columns,
-                                       .depth = depth,
-                                       .x = x,
-                                       .x_stride = x_stride,
-                                       .w = w.data(),
-                                       .w_stride = depth,
-                                       .y = y,
-                                       .y_stride = columns});
+    cpu::float_panel_kernels().add_transposed({.rows = rows,
+                                               .columns = columns,
+                                               .depth = depth,
+                                               .x = x,
+                                               .x_stride = x_stride,
+                                               .w = w.data(),
+                                               .w_stride = depth,
+                                               .y = y,
+                                               .y_stride = columns});
 }
 
 }  // namespace

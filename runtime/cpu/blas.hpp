@@ -13,7 +13,6 @@
 #include <limits>
 #include <vector>
 
-#include "cpu/float_kernels.hpp"
 #include "cpu/float_product.hpp"
 
 namespace vkformer::cpu {
@@ -119,16 +118,16 @@ void for_columns(std::size_t k, std::size_t n, Matrix<const T> w, std::vector<T>
 /// y[m] += alpha · a[m, k] · x[k]
 inline void add_matrix_vector(std::size_t m, std::size_t k, float alpha, Matrix<const float> a, const float* x,
                               float* y) {
-    float_kernels().add_products({.rows = 1,
-                                  .columns = m,
-                                  .depth = k,
-                                  .x = x,
-                                  .x_stride = k,
-                                  .w = a.data,
-                                  .w_stride = a.stride,
-                                  .y = y,
-                                  .y_stride = m,
-                                  .scale = alpha});
+    float_panel_kernels().add_transposed({.rows = 1,
+                                          .columns = m,
+                                          .depth = k,
+                                          .x = x,
+                                          .x_stride = k,
+                                          .w = a.data,
+                                          .w_stride = a.stride,
+                                          .y = y,
+                                          .y_stride = m,
+                                          .scale = alpha});
 }
 inline void add_matrix_vector(std::size_t m, std::size_t k, double alpha, Matrix<const double> a, const double* x,
                               double* y) {

@@ -3,7 +3,7 @@
 #include <numeric>
 #include <vector>
 
-#include "cpu/float_kernels.hpp"
+#include "cpu/float_product.hpp"
 #include "cpu/linear.hpp"
 #include "cpu/packed_linear.hpp"
 #include "cpu/rows.hpp"
@@ -68,15 +68,15 @@ void float_row_products(std::span<const float> x, std::span<const float> weight,
     const auto multiply = [&](const RowProduct& product, std::size_t first, std::size_t last) {
         float* const to = y.data() + product.y_row * dims.out + first;
         std::fill_n(to, last - first, 0.0f);
-        float_kernels().add_products({.rows = 1,
-                                      .columns = last - first,
-                                      .depth = dims.in,
-                                      .x = x.data() + product.x_row * dims.in,
-                                      .x_stride = dims.in,
-                                      .w = weight.data() + (product.first_row + first) * dims.in,
-                                      .w_stride = dims.in,
-                                      .y = to,
-                                      .y_stride = dims.out});
+        float_panel_kernels().add_transposed({.rows = 1,
+                                              .columns = last - first,
+                                              .depth = dims.in,
+                                              .x = x.data() + product.x_row * dims.in,
+                                              .x_stride = dims.in,
+                                              .w = weight.data() + (product.first_row + first) * dims.in,
+                                              .w_stride = dims.in,
+                                              .y = to,
+                                              .y_stride = dims.out});
     };
     for_columns_of(products, dims.in, dims.out, dims.in * sizeof(float), multiply);
 }
@@ -95,6 +95,7 @@ void execute(const graph::ExpertLinear& op, const Operands<T>& operands) {
     const std::span<const T> x = operands.floats(op.x), weight = operands.floats(op.weight);
     const std::span<T> y = operands.floats(op.y);
     const PackedWeight* const packed = operands.packed(op.weight);
+    constexpr std::size_t kFewRows = 4;  // of one expert, of which each reads its matrix
     const std::size_t most_single = std::same_as<T, double> ? 0 : packed ? most_single_rows(*packed) : kFewRows;
 
     const SortedPairs pairs(operands.ints(op.experts), dims.experts);

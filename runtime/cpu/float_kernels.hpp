@@ -34,8 +34,6 @@ struct StateStep {
 
 /// For float32, on the calling thread and without blocks: w is to be in a cache, or x to have few rows.
 struct FloatKernels {
-    /// y[r, c] += scale · Σ_i x[r, i] · w[c, i]
-    void (*add_products)(const ProductOperands& operands);
     /// y[i] += Σ_j scales[j] · w[j · w_stride + i] for j below `count` and i below `width`
     void (*add_scaled_rows)(const float* scales, std::size_t count, const float* w, std::size_t w_stride,
                             std::size_t width, float* y);

@@ -1,90 +1,6 @@
 // SPDX-License-Identifier: MIT
-// FloatKernels. A product goes by tiles, some rows of x and some of w, whose sums stay in registers. See vectors.inl.
+// FloatKernels; see vectors.inl.
 #include "cpu/vectors.inl"
-
-// Twelve sums, three rows of w and a vector of x are sixteen registers of AVX2; sixteen, four and one are two thirds of NEON's.
-#if defined(VKFORMER_HAS_AVX2)
-constexpr std::size_t kTileRows = 4, kTileColumns = 3;
-#elif defined(VKFORMER_HAS_NEON)
-constexpr std::size_t kTileRows = 4, kTileColumns = 4;
-#else
-constexpr std::size_t kTileRows = 2, kTileColumns = 2;
-#endif
-#ifdef VKFORMER_HAS_NEON
-using TileFloats = FourFloats;
-#else
-using TileFloats = Floats;
-#endif
-constexpr std::size_t kTileLanes = sizeof(TileFloats) / sizeof(float);
-constexpr std::size_t kTilesAhead = 3;  // of columns, whose memory is asked for
-
-/// Asks for element i of a row `offset` floats behind w where a line may begin with it. The row may lie behind the matrix: in a decoder's
-/// cache the rows of a head lie too far apart for processors to see what comes.
-inline void prefetch_row(const float* w, std::size_t offset, std::size_t i) {
-    constexpr std::size_t kLineFloats = 16;
-    if (i % kLineFloats != 0) return;
-    const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(w) + (offset + i) * sizeof(float);
-    __builtin_prefetch(reinterpret_cast<const void*>(address));
-}
-
-/// y[row + r, column + c] += scale · what the lanes of a sum and the products of elements from `done` on are together, for tiles of all
-/// sizes. sums: [rows, columns]
-VKFORMER_SHARED_CODE inline void add_sums(const ProductOperands& o, std::size_t row, std::size_t rows,
-                                          std::size_t column, std::size_t columns, const TileFloats* sums,
-                                          std::size_t done) {
-    for (std::size_t r = row; r < row + rows; ++r)
-        for (std::size_t c = column; c < column + columns; ++c, ++sums) {
-            float sum = sum_of(*sums);
-            for (std::size_t k = done; k < o.depth; ++k) sum += o.x[r * o.x_stride + k] * o.w[c * o.w_stride + k];
-            o.y[r * o.y_stride + c] += o.scale * sum;
-        }
-}
-
-template <std::size_t rows, std::size_t columns>
-inline void add_tile(const ProductOperands& o, std::size_t row, std::size_t column) {
-    const float* const x = o.x + row * o.x_stride;
-    const float* const w = o.w + column * o.w_stride;
-    TileFloats sums[rows][columns] = {};
-    std::size_t i = 0;
-    for (; i + kTileLanes <= o.depth; i += kTileLanes) {
-        TileFloats ws[columns];
-#pragma GCC unroll 4
-        for (std::size_t c = 0; c < columns; ++c) {
-            ws[c] = load<TileFloats>(w + c * o.w_stride + i);
-            prefetch_row(w, (c + kTilesAhead * columns) * o.w_stride, i);
-        }
-#pragma GCC unroll 4
-        for (std::size_t r = 0; r < rows; ++r) {
-            const auto xs = load<TileFloats>(x + r * o.x_stride + i);
-#pragma GCC unroll 4
-            for (std::size_t c = 0; c < columns; ++c) sums[r][c] += xs * ws[c];
-        }
-    }
-    TileFloats in_memory[rows * columns];
-#pragma GCC unroll 4
-    for (std::size_t r = 0; r < rows; ++r)
-#pragma GCC unroll 4
-        for (std::size_t c = 0; c < columns; ++c) in_memory[r * columns + c] = sums[r][c];
-    add_sums(o, row, rows, column, columns, in_memory, i);
-}
-
-template <std::size_t rows>
-inline void add_row_of_tiles(const ProductOperands& o, std::size_t row) {
-    std::size_t column = 0;
-    for (; column + kTileColumns <= o.columns; column += kTileColumns) add_tile<rows, kTileColumns>(o, row, column);
-    for (; column < o.columns; ++column) add_tile<rows, 1>(o, row, column);
-}
-
-inline void add_products(const ProductOperands& o) {
-    std::size_t row = 0;
-    for (; row + kTileRows <= o.rows; row += kTileRows) add_row_of_tiles<kTileRows>(o, row);
-    const std::size_t rest = o.rows - row;
-    if constexpr (kTileRows == 4) {
-        if (rest == 3) return add_row_of_tiles<3>(o, row);
-        if (rest == 2) return add_row_of_tiles<2>(o, row);
-    }
-    if (rest == 1) add_row_of_tiles<1>(o, row);
-}
 
 /// y[0 … vectors · 8 − 1] += Σ_j scales[j] · w[j]
 template <std::size_t vectors>
@@ -332,5 +248,4 @@ inline void add_to_state(const StateStep& o) {
     }
 }
 
-constexpr FloatKernels kFloats = {add_products, add_scaled_rows, activate,    max_of,
-                                  exponentiate, correct_state,   add_to_state};
+constexpr FloatKernels kFloats = {add_scaled_rows, activate, max_of, exponentiate, correct_state, add_to_state};

@@ -153,10 +153,134 @@ inline void add_float_product_in_place(const ProductOperands& o) {
     for (; row + kLeastRows <= o.rows; row += kLeastRows) add_product_rows<kLeastRows>(o, row);
 }
 
-#if defined(VKFORMER_HAS_AVX2) && !defined(VKFORMER_HAS_AVX512)
-constexpr std::size_t kRowsInCache = 16;
+// ---- w where it lies, by rows -----------------------------------------------------------------------------------------------------
+
+// Three rows of w and a number of sums that, with a vector of x, fill the registers; sixteen, four and one are two thirds of NEON's.
+#if defined(VKFORMER_HAS_AVX512)
+constexpr std::size_t kTileRows = 8, kTileColumns = 3;
+#elif defined(VKFORMER_HAS_AVX2)
+constexpr std::size_t kTileRows = 4, kTileColumns = 3;
+#elif defined(VKFORMER_HAS_NEON)
+constexpr std::size_t kTileRows = 4, kTileColumns = 4;
 #else
-constexpr std::size_t kRowsInCache = 0;
+constexpr std::size_t kTileRows = 2, kTileColumns = 2;
 #endif
-constexpr FloatPanelKernels kFloatPanels = {kFloatPanelColumns, kRowsInCache, interleave, add_float_tile,
-                                            add_float_product_in_place};
+#if defined(VKFORMER_HAS_AVX512) || defined(VKFORMER_HAS_NEON)
+using TileFloats = PanelFloats;
+#else
+using TileFloats = Floats;
+#endif
+constexpr std::size_t kTileLanes = sizeof(TileFloats) / sizeof(float);
+constexpr std::size_t kTilesAhead = 3;  // of columns, whose memory is asked for
+
+/// Asks for element i of a row `offset` floats behind w where a line may begin with it. The row may lie behind the matrix: in a decoder's
+/// cache the rows of a head lie too far apart for processors to see what comes.
+inline void prefetch_row(const float* w, std::size_t offset, std::size_t i) {
+    constexpr std::size_t kLineFloats = 16;
+    if (i % kLineFloats != 0) return;
+    const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(w) + (offset + i) * sizeof(float);
+    __builtin_prefetch(reinterpret_cast<const void*>(address));
+}
+
+#ifdef VKFORMER_HAS_AVX512
+/// Lane i is the sum of the lanes of vector i of eight.
+inline Floats sums_of_eight(const TileFloats* vectors) {
+    Floats sums[8];
+#pragma GCC unroll 8
+    for (std::size_t i = 0; i < 8; ++i) {
+        const auto* const lanes = reinterpret_cast<const char*>(vectors + i);
+        sums[i] = load<Floats>(lanes) + load<Floats>(lanes + sizeof(Floats));
+    }
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i < 8; i += 2)
+        sums[i] = __builtin_shufflevector(sums[i], sums[i + 1], 0, 8, 2, 10, 4, 12, 6, 14) +
+                  __builtin_shufflevector(sums[i], sums[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
+#pragma GCC unroll 2
+    for (std::size_t i = 0; i < 8; i += 4)
+        sums[i] = __builtin_shufflevector(sums[i], sums[i + 2], 0, 1, 8, 9, 4, 5, 12, 13) +
+                  __builtin_shufflevector(sums[i], sums[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+    return __builtin_shufflevector(sums[0], sums[4], 0, 1, 2, 3, 8, 9, 10, 11) +
+           __builtin_shufflevector(sums[0], sums[4], 4, 5, 6, 7, 12, 13, 14, 15);
+}
+#endif
+
+/// y[row + r, column + c] += scale · what the lanes of a sum and the products of elements from `done` on are together, for tiles of all
+/// sizes. sums: [rows, columns]
+VKFORMER_SHARED_CODE inline void add_sums(const ProductOperands& o, std::size_t row, std::size_t rows,
+                                          std::size_t column, std::size_t columns, const TileFloats* sums,
+                                          std::size_t done) {
+    float together[kTileRows * kTileColumns];
+#ifdef VKFORMER_HAS_AVX512
+    for (std::size_t i = 0; i < rows * columns; i += 8) store(together + i, sums_of_eight(sums + i));
+#else
+    for (std::size_t i = 0; i < rows * columns; ++i) together[i] = sum_of(sums[i]);
+#endif
+    const float* next = together;
+    for (std::size_t r = row; r < row + rows; ++r)
+        for (std::size_t c = column; c < column + columns; ++c) {
+            float sum = *next++;
+            for (std::size_t k = done; k < o.depth; ++k) sum += o.x[r * o.x_stride + k] * o.w[c * o.w_stride + k];
+            o.y[r * o.y_stride + c] += o.scale * sum;
+        }
+}
+
+template <std::size_t rows, std::size_t columns>
+inline void add_dots(const ProductOperands& o, std::size_t row, std::size_t column) {
+    const float* const x = o.x + row * o.x_stride;
+    const float* const w = o.w + column * o.w_stride;
+    for (std::size_t r = 0; r < rows; ++r) __builtin_prefetch(o.y + (row + r) * o.y_stride + column, 1);
+    TileFloats sums[rows][columns] = {};
+    std::size_t i = 0;
+    for (; i + kTileLanes <= o.depth; i += kTileLanes) {
+        TileFloats ws[columns];
+#pragma GCC unroll 4
+        for (std::size_t c = 0; c < columns; ++c) {
+            ws[c] = load<TileFloats>(w + c * o.w_stride + i);
+            prefetch_row(w, (c + kTilesAhead * columns) * o.w_stride, i);
+        }
+#pragma GCC unroll 8
+        for (std::size_t r = 0; r < rows; ++r) {
+            const auto xs = load<TileFloats>(x + r * o.x_stride + i);
+#pragma GCC unroll 4
+            for (std::size_t c = 0; c < columns; ++c) sums[r][c] += xs * ws[c];
+        }
+    }
+    TileFloats in_memory[(rows * columns + 7) / 8 * 8];
+#pragma GCC unroll 8
+    for (std::size_t r = 0; r < rows; ++r)
+#pragma GCC unroll 4
+        for (std::size_t c = 0; c < columns; ++c) in_memory[r * columns + c] = sums[r][c];
+    add_sums(o, row, rows, column, columns, in_memory, i);
+}
+
+/// All rows of x times some of w, which a first cache keeps meanwhile.
+template <std::size_t columns>
+inline void add_columns_of_dots(const ProductOperands& o, std::size_t column) {
+    std::size_t row = 0;
+    for (; row + kTileRows <= o.rows; row += kTileRows) add_dots<kTileRows, columns>(o, row, column);
+    if constexpr (kTileRows > 4)
+        if (row + 4 <= o.rows) add_dots<4, columns>(o, row, column), row += 4;
+    const std::size_t rest = o.rows - row;
+    if constexpr (kTileRows >= 4) {
+        if (rest == 3) return add_dots<3, columns>(o, row, column);
+        if (rest == 2) return add_dots<2, columns>(o, row, column);
+    }
+    if (rest == 1) add_dots<1, columns>(o, row, column);
+}
+
+inline void add_transposed(const ProductOperands& o) {
+    std::size_t column = 0;
+    for (; column + kTileColumns <= o.columns; column += kTileColumns) add_columns_of_dots<kTileColumns>(o, column);
+    for (; column < o.columns; ++column) add_columns_of_dots<1>(o, column);
+}
+
+#if defined(VKFORMER_HAS_AVX512)
+constexpr std::size_t kRowsInPlace = 16, kRowsInCache = 32;
+#elif defined(VKFORMER_HAS_AVX2)
+constexpr std::size_t kRowsInPlace = 24, kRowsInCache = 32;
+#else
+constexpr std::size_t kRowsInPlace = 4, kRowsInCache = 0;
+#endif
+constexpr FloatPanelKernels kFloatPanels = {kFloatPanelColumns, kRowsInPlace,   kRowsInCache,
+                                            interleave,         add_float_tile, add_float_product_in_place,
+                                            add_transposed};

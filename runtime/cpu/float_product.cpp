@@ -113,16 +113,16 @@ void SmallFloatProduct::add(std::size_t columns, const float* w, std::size_t w_s
                             std::size_t y_stride) const {
     constexpr std::size_t kLeast = 16;  // columns that are worth a panel
     if (!has_tiles() || columns < kLeast) {
-        float_kernels().add_products({.rows = rows_,
-                                      .columns = columns,
-                                      .depth = depth_,
-                                      .x = x_,
-                                      .x_stride = x_stride_,
-                                      .w = w,
-                                      .w_stride = w_stride,
-                                      .y = y,
-                                      .y_stride = y_stride,
-                                      .scale = scale_});
+        kernels_.add_transposed({.rows = rows_,
+                                 .columns = columns,
+                                 .depth = depth_,
+                                 .x = x_,
+                                 .x_stride = x_stride_,
+                                 .w = w,
+                                 .w_stride = w_stride,
+                                 .y = y,
+                                 .y_stride = y_stride,
+                                 .scale = scale_});
         return;
     }
     const auto* const tiles = reinterpret_cast<const float*>(tiles_.get());

@@ -22,6 +22,8 @@ inline constexpr std::size_t kLeastPanelUses = 64;
 /// Tiles of x times panels of w: their sums stay in registers.
 struct FloatPanelKernels {
     std::size_t panel_columns;  // rows of w that make a panel
+    /// Up to so many rows of x, w is multiplied where it lies: to lay it out as panels takes longer than it gives. As it was measured, or 4.
+    std::size_t rows_in_place;
     /// Up to so many rows of x, rows of w that have to be made are rather multiplied where they were put, in a cache: to lay them out as a
     /// panel takes longer than it gives. As it was measured; 0 where it was not.
     std::size_t rows_in_cache;
@@ -36,6 +38,8 @@ struct FloatPanelKernels {
     /// y[r, c] += Σ_i x[r, i] · w[i, c] for whole kLeastRows and kLeastColumns, with w: [depth, columns] in a cache, and no
     /// scale. What is left of rows and columns is not touched.
     void (*add_product)(const ProductOperands& operands);
+    /// y[r, c] += scale · Σ_i x[r, i] · w[c, i], with w where it lies and without blocks: it is to be in a cache, or x to have few rows.
+    void (*add_transposed)(const ProductOperands& operands);
 };
 
 /// By what the processor can do: AVX-512, AVX2, NEON, or none of them.

@@ -15,21 +15,22 @@
 namespace vkformer::cpu {
 namespace {
 
-// y += x · weightᵀ. A weight is read once for few rows; for more it is laid out anew.
+// y += x · weightᵀ. A weight is multiplied where it lies by few rows; for more it is laid out anew.
 void add_linear(std::span<const float> x, std::span<const float> weight, const LinearDims& dims, std::span<float> y) {
     const std::size_t rows = dims.rows, in = dims.in, out = dims.out;
-    if (rows > kFewRows) return add_float_product(x.data(), weight.data(), rows, in, out, y.data());
+    if (rows > float_panel_kernels().rows_in_place)
+        return add_float_product(x.data(), weight.data(), rows, in, out, y.data());
     parallel_for(out, slice_of_weight(out, in * rows, in * sizeof(float)),
                  [&](std::size_t first, std::size_t last, std::size_t) {
-                     float_kernels().add_products({.rows = rows,
-                                                   .columns = last - first,
-                                                   .depth = in,
-                                                   .x = x.data(),
-                                                   .x_stride = in,
-                                                   .w = weight.data() + first * in,
-                                                   .w_stride = in,
-                                                   .y = y.data() + first,
-                                                   .y_stride = out});
+                     float_panel_kernels().add_transposed({.rows = rows,
+                                                           .columns = last - first,
+                                                           .depth = in,
+                                                           .x = x.data(),
+                                                           .x_stride = in,
+                                                           .w = weight.data() + first * in,
+                                                           .w_stride = in,
+                                                           .y = y.data() + first,
+                                                           .y_stride = out});
                  });
 }
 void add_linear(std::span<const double> x, std::span<const double> weight, const LinearDims& dims,

@@ -12,9 +12,6 @@
 
 namespace vkformer::cpu {
 
-/// Up to so many rows of x, a product costs what reading the weight does.
-inline constexpr std::size_t kFewRows = 4;
-
 /// Rows of a weight that a thread takes at a time where each is read once: up to 128 KiB of them, since where a slice begins, nothing was
 /// asked for ahead.
 inline std::size_t slice_of_weight(std::size_t count, std::size_t products, std::size_t row_bytes) {

@@ -75,15 +75,15 @@ void add_in_cache(const PackedRows& weight, std::size_t count, std::span<const f
                 const std::size_t depth = std::min(each, weight.in - i);
                 for (std::size_t c = 0; c < columns; ++c)
                     weight.kernels.unpack(weight.row(o + c) + bytes_of(weight.dtype, i), depth, made + c * kStride);
-                float_kernels().add_products({.rows = rows,
-                                              .columns = columns,
-                                              .depth = depth,
-                                              .x = x.data() + i,
-                                              .x_stride = weight.in,
-                                              .w = made,
-                                              .w_stride = kStride,
-                                              .y = y + o,
-                                              .y_stride = stride});
+                float_panel_kernels().add_transposed({.rows = rows,
+                                                      .columns = columns,
+                                                      .depth = depth,
+                                                      .x = x.data() + i,
+                                                      .x_stride = weight.in,
+                                                      .w = made,
+                                                      .w_stride = kStride,
+                                                      .y = y + o,
+                                                      .y_stride = stride});
             }
         }
     });

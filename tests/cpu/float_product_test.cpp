@@ -5,10 +5,24 @@
 #include <cmath>
 #include <vector>
 
+#include "cpu/kernels_avx2.hpp"
 #include "cpu/random_numbers.hpp"
 #include "support/catch.h"
 
 namespace vkformer::tests {
+namespace {
+
+/// Those that this processor takes, those of processors with less, and those of every one.
+std::vector<const cpu::FloatPanelKernels*> kinds_of_panels() {
+    std::vector<const cpu::FloatPanelKernels*> kinds = {&cpu::float_panel_kernels(), &cpu::plain_float_panel_kernels()};
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        kinds.push_back(&cpu::float_panel_kernels_avx2());
+#endif
+    return kinds;
+}
+
+}  // namespace
 
 // Tiles of 8 rows, panels of 12, 24 or 48 columns, depths of 192 and blocks of 512 rows.
 TEST_CASE("products of float32 with many rows agree with double precision", "[cpu][float_product]") {
@@ -17,7 +31,7 @@ TEST_CASE("products of float32 with many rows agree with double precision", "[cp
     CAPTURE(rows, in, out);
     const std::vector<float> x = random_numbers(rows * in, 1), w = random_numbers(out * in, 2);
     const std::vector<float> before = random_numbers(rows * out, 3);
-    for (const cpu::FloatPanelKernels* kernels : {&cpu::float_panel_kernels(), &cpu::plain_float_panel_kernels()}) {
+    for (const cpu::FloatPanelKernels* kernels : kinds_of_panels()) {
         std::vector<float> y = before;
         cpu::add_float_product(x.data(), w.data(), rows, in, out, y.data(), *kernels);
         std::size_t wrong = 0;
@@ -31,6 +45,49 @@ TEST_CASE("products of float32 with many rows agree with double precision", "[cp
                 }
                 const double bound = (static_cast<double>(in) + 8) * 0x1p-24 * terms;
                 wrong += !(std::abs(static_cast<double>(y[r * out + o]) - expected) <= bound);
+            }
+        CHECK(wrong == 0);
+    }
+}
+
+TEST_CASE("products of float32 with w where it lies agree with double precision", "[cpu][float_kernels]") {
+    const auto [rows, columns, depth] = GENERATE(table<std::size_t, std::size_t, std::size_t>({{1, 1, 1},
+                                                                                               {1, 7, 64},
+                                                                                               {2, 3, 8},
+                                                                                               {3, 4, 9},
+                                                                                               {4, 3, 65},
+                                                                                               {7, 13, 31},
+                                                                                               {13, 8, 47},
+                                                                                               {19, 7, 16},
+                                                                                               {32, 200, 64}}));
+    CAPTURE(rows, columns, depth);
+    const std::size_t x_stride = depth + 3, w_stride = depth + 5, y_stride = columns + 2;
+    const std::vector<float> x = random_numbers(rows * x_stride, 1), w = random_numbers(columns * w_stride, 2);
+    const std::vector<float> before = random_numbers(rows * y_stride, 3);
+    for (const cpu::FloatPanelKernels* kernels : kinds_of_panels()) {
+        std::vector<float> y = before;
+        kernels->add_transposed({.rows = rows,
+                                 .columns = columns,
+                                 .depth = depth,
+                                 .x = x.data(),
+                                 .x_stride = x_stride,
+                                 .w = w.data(),
+                                 .w_stride = w_stride,
+                                 .y = y.data(),
+                                 .y_stride = y_stride,
+                                 .scale = 0.5f});
+        const double bound = (static_cast<double>(depth) + 8) * 0x1p-24;
+        std::size_t wrong = 0;
+        for (std::size_t r = 0; r < rows; ++r)
+            for (std::size_t c = 0; c < y_stride; ++c) {
+                double expected = static_cast<double>(before[r * y_stride + c]), terms = std::abs(expected);
+                for (std::size_t i = 0; i < depth && c < columns; ++i) {
+                    const double term =
+                        0.5 * static_cast<double>(x[r * x_stride + i]) * static_cast<double>(w[c * w_stride + i]);
+                    expected += term;
+                    terms += std::abs(term);
+                }
+                wrong += !(std::abs(static_cast<double>(y[r * y_stride + c]) - expected) <= bound * terms);
             }
         CHECK(wrong == 0);
     }
@@ -63,7 +120,7 @@ TEST_CASE("small products of float32 agree with double precision and touch nothi
             }
         return wrong;
     };
-    for (const cpu::FloatPanelKernels* kernels : {&cpu::float_panel_kernels(), &cpu::plain_float_panel_kernels()}) {
+    for (const cpu::FloatPanelKernels* kernels : kinds_of_panels()) {
         std::vector<float> y = before;
         const cpu::SmallFloatProduct product(rows, depth, x.data(), x_stride, scale, *kernels);
         product.add(columns, w.data(), depth + 2, y.data(), y_stride);
@@ -91,7 +148,7 @@ TEST_CASE("what is not finite stays in its row and column of a product", "[cpu][
     const auto check = [](const std::vector<float>& y) {
         for (std::size_t i = 0; i < y.size(); ++i) CHECK(std::isfinite(y[i]) == (i / kOut != 4 && i % kOut != 17));
     };
-    for (const cpu::FloatPanelKernels* kernels : {&cpu::float_panel_kernels(), &cpu::plain_float_panel_kernels()}) {
+    for (const cpu::FloatPanelKernels* kernels : kinds_of_panels()) {
         std::vector<float> y(kRows * kOut, 0.0f);
         cpu::add_float_product(x.data(), w.data(), kRows, kIn, kOut, y.data(), *kernels);
         check(y);
