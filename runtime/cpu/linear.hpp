@@ -32,11 +32,14 @@ void linear(std::span<const T> x, std::span<const T> weight, std::span<const T> 
 // What a product is added to: the bias, or zeros.
 template <std::floating_point T>
 void begin_linear(std::span<const T> bias, std::size_t out, std::span<T> y) {
-    for (std::size_t i = 0; i < y.size(); i += out)
-        if (bias.empty())
-            std::fill_n(&y[i], out, T{0});
-        else
-            std::ranges::copy(bias, &y[i]);
+    const std::size_t rows = y.size() / out;
+    parallel_for(rows, slice_of(rows, out), [&](std::size_t first, std::size_t last, std::size_t) {
+        for (std::size_t row = first; row < last; ++row)
+            if (bias.empty())
+                std::fill_n(&y[row * out], out, T{0});
+            else
+                std::ranges::copy(bias, &y[row * out]);
+    });
 }
 
 template <std::floating_point T>
