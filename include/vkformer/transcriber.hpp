@@ -40,10 +40,16 @@ struct TranscriberOptions {
     bool timestamps = true;
     std::uint32_t max_length = 0;  ///< tokens to generate per window at most; 0: what the model folder says
     std::uint32_t batch = 0;  ///< windows decoded together at most, without timestamps; 0: as many as a call has, up to 8
+    /// 2 to 32: at temperature 0 the likeliest text is searched for with so many beams, as generate() does, and at other temperatures so
+    /// many texts are drawn, of which the likeliest is taken. 1: the likeliest token, always. 0: what the model folder says, else 1.
+    std::uint32_t beams = 0;
     /// The decoder is given the text of the windows before, so that names and style stay the same; it may then also
     /// repeat itself. With timestamps only. None: what the model folder says, else no.
     std::optional<bool> condition_on_previous;
-    /// A window is decoded at each temperature, at 0 by the likeliest tokens and above by drawing, until its text neither
+    /// Text that comes before what is said: names and words as they are to be spelled. The decoder is given its last tokens before each
+    /// window, or with condition_on_previous before the first, and then what was said. Empty: none.
+    std::string prompt;
+    /// A window is decoded at each temperature, at 0 by the likeliest tokens or `beams` and above by drawing, until its text neither
     /// repeats itself (compression_ratio) nor is unlikely (average_log_prob); the last is taken as it is.
     std::vector<float> temperatures = {0.0f, 0.2f, 0.4f, 0.6f, 0.8f, 1.0f};
     /// None: what the model folder says, else 1.35, −1 and 0.6. Infinity, or −infinity for the logarithm: never.
@@ -104,7 +110,7 @@ class VKFORMER_API Transcriber {
 public:
     /// Errors: FileNotFound, CorruptFile, UnsupportedConfig, MissingTensor, ShapeMismatch (of the folder);
     /// InvalidArgument (a language or task that the model does not know,
-    /// no temperature, an option that a model without a decoder does not take, a batch with timestamps, times of words where the folder does not say by which heads, vad_parameters);
+    /// no temperature, more than 32 beams, a prompt where the model has no token before it, an option that a model without a decoder does not take, a batch with timestamps, times of words where the folder does not say by which heads, vad_parameters);
     /// NoVulkanLoader, NoDevice, MissingFeature (of the device). With `vad` those of VoiceActivityDetector::load, and
     /// UnsupportedConfig where the model does not hear 16000 samples a second. Never falls back to another device.
     static Result<Transcriber> load(const std::filesystem::path& folder, const TranscriberOptions& options = {});
@@ -121,6 +127,10 @@ public:
     /// What is spoken and what is done with it from the next call on, in place of the options' `language` and `task`. Errors:
     /// InvalidArgument (a language or task that the model does not know; nothing has changed then), and those of the folder.
     Result<void> choose(const std::string& language, const std::string& task);
+
+    /// The text before what is said from the next call on, in place of the options' `prompt`. Errors: InvalidArgument (the model has no
+    /// token that such a text follows, or no decoder), and those of the tokenizer (no UTF-8).
+    Result<void> choose_prompt(const std::string& prompt);
 
     /// Whether words get times from the next call on, in place of the options' `word_timestamps`. Errors: InvalidArgument (the folder does
     /// not say by which heads).

@@ -64,10 +64,11 @@ void bind_transcriber(nb::module_& module) {
             "__init__",
             [](HeldTranscriber* self, const nb::bytes& path, const CommonOptions& common, const nb::object& on_progress,
                bool convert_weights, const nb::str& language, const nb::str& task, bool timestamps,
-               std::uint32_t max_length, std::uint32_t batch, std::optional<bool> condition_on_previous,
-               std::vector<float> temperatures, std::optional<double> compression_ratio_threshold,
-               std::optional<double> log_prob_threshold, std::optional<double> no_speech_threshold, std::uint64_t seed,
-               bool word_timestamps, const nb::bytes& vad, const VadOptions& vad_parameters) {
+               std::uint32_t max_length, std::uint32_t batch, std::uint32_t beams, const nb::str& prompt,
+               std::optional<bool> condition_on_previous, std::vector<float> temperatures,
+               std::optional<double> compression_ratio_threshold, std::optional<double> log_prob_threshold,
+               std::optional<double> no_speech_threshold, std::uint64_t seed, bool word_timestamps,
+               const nb::bytes& vad, const VadOptions& vad_parameters) {
                 new (self) HeldTranscriber(
                     path_of(path),
                     common.in(TranscriberOptions{.weights = storage_of(convert_weights),
@@ -76,6 +77,8 @@ void bind_transcriber(nb::module_& module) {
                                                  .timestamps = timestamps,
                                                  .max_length = max_length,
                                                  .batch = batch,
+                                                 .beams = beams,
+                                                 .prompt = text_of(prompt),
                                                  .condition_on_previous = condition_on_previous,
                                                  .temperatures = std::move(temperatures),
                                                  .compression_ratio_threshold = compression_ratio_threshold,
@@ -89,7 +92,8 @@ void bind_transcriber(nb::module_& module) {
             },
             nb::arg("path"), nb::arg("common"), nb::arg("on_progress").none(), nb::kw_only(),
             nb::arg("convert_weights"), nb::arg("language"), nb::arg("task"), nb::arg("timestamps"),
-            nb::arg("max_length"), nb::arg("batch"), nb::arg("condition_on_previous").none(), nb::arg("temperatures"),
+            nb::arg("max_length"), nb::arg("batch"), nb::arg("beams"), nb::arg("prompt"),
+            nb::arg("condition_on_previous").none(), nb::arg("temperatures"),
             nb::arg("compression_ratio_threshold").none(), nb::arg("log_prob_threshold").none(),
             nb::arg("no_speech_threshold").none(), nb::arg("seed"), nb::arg("word_timestamps"), nb::arg("vad"),
             nb::arg("vad_parameters"))

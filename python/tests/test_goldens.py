@@ -3,6 +3,7 @@
 
 import asyncio
 import json
+import math
 import re
 import shutil
 import xml.etree.ElementTree
@@ -557,6 +558,25 @@ def test_every_device_says_the_same(any_device: str) -> None:
         with vkformer.Transcriber(whisper, device, plain_shaders=True, temperatures=0) as transcriber:
             texts.append(transcriber.transcribe(sound))
     assert [s.tokens for s in texts[0].segments] == [s.tokens for s in texts[1].segments]
+    timed = GOLDENS / "speech" / "whisper_times_423"
+    for entry in read_json("speech", "whisper_times_423", "beams.json")["timed"]:
+        asked = entry["options"]
+        if "length_penalty" in asked:
+            continue
+        with vkformer.Transcriber(
+            timed,
+            any_device,
+            plain_shaders=True,
+            temperatures=0,
+            beams=asked["num_beams"],
+            prompt=asked.get("prompt", ""),
+            condition_on_previous=asked.get("condition_on_prev_tokens", False),
+            compression_ratio_threshold=math.inf,
+            log_prob_threshold=-math.inf,
+            no_speech_threshold=math.inf,
+        ) as transcriber:
+            found = transcriber.transcribe(read_tensor(timed / "golden.safetensors", entry["clip"]).astype(np.float32))
+        assert [s.tokens for s in found.segments] == [s["tokens"] for s in entry["segments"]]
     labels = []
     for device in ("cpu", any_device):
         with vkformer.ImageClassifier(VIT, device, plain_shaders=True) as classifier:

@@ -21,6 +21,10 @@ class Transcriber(Model[_core.Transcriber]):
     timestamps: segments with times. Without: text alone, windows are decoded ``batch`` at a time and know nothing of each other.
     max_length: tokens to generate per window at most; 0: what the folder says.
     batch: windows decoded together at most, without timestamps; 0: as many as a call has, up to 8.
+    beams: 2 to 32: at temperature 0 a search with so many beams, above it so many draws, of which the likeliest is taken.
+        1: the likeliest token, always. 0: what the folder says, else 1.
+    prompt: text that comes before what is said: names and words as they are to be spelled. The decoder is given its end before
+        each window, or with condition_on_previous before the first, and then what was said.
     condition_on_previous: the decoder is given the text before. With timestamps only. None: what the folder says, else no.
     temperatures: a window is decoded at each until its text neither repeats itself nor is unlikely.
     compression_ratio_threshold, log_prob_threshold, no_speech_threshold: None: what the folder says, else 1.35, -1 and 0.6;
@@ -50,6 +54,8 @@ class Transcriber(Model[_core.Transcriber]):
         timestamps: bool = True,
         max_length: SupportsIndex = 0,
         batch: SupportsIndex = 0,
+        beams: SupportsIndex = 0,
+        prompt: str = "",
         condition_on_previous: bool | None = None,
         temperatures: SupportsFloat | Iterable[SupportsFloat] = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0),
         compression_ratio_threshold: SupportsFloat | None = None,
@@ -80,6 +86,8 @@ class Transcriber(Model[_core.Transcriber]):
             timestamps=bool(timestamps),
             max_length=_inputs.uint(max_length, "max_length"),
             batch=_inputs.uint(batch, "batch"),
+            beams=_inputs.uint(beams, "beams"),
+            prompt=_inputs.text(prompt, "prompt"),
             condition_on_previous=condition_on_previous,
             temperatures=[_inputs.real(t, f"temperatures[{i}]") for i, t in enumerate(several)],
             compression_ratio_threshold=_inputs.optional_real(

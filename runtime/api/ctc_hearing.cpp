@@ -62,6 +62,8 @@ Result<void> refuse_options(const TranscriberOptions& options) {
         {!options.language.empty(), "language"},
         {!options.task.empty() && options.task != "transcribe", "task"},
         {options.max_length > 0, "max_length"},
+        {options.beams > 1, "beams"},
+        {!options.prompt.empty(), "prompt"},
         {options.condition_on_previous.has_value(), "condition_on_previous"},
         {options.temperatures[0] != 0, "temperatures"},
         {options.compression_ratio_threshold.has_value(), "compression_ratio_threshold"},
@@ -97,6 +99,10 @@ public:
     Result<void> choose(const std::string& language, const std::string& task) override {
         if (!language.empty()) return without_decoder("language");
         if (task == "translate") return without_decoder("task");
+        return {};
+    }
+    Result<void> choose_prompt(const std::string& prompt) override {
+        if (!prompt.empty()) return without_decoder("prompt");
         return {};
     }
     std::uint32_t sample_rate() const noexcept override { return parts_->sample_rate; }

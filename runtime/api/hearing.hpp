@@ -13,6 +13,12 @@
 
 namespace vkformer::api {
 
+/// Without white space around it.
+inline std::string trimmed(const std::string& text) {
+    const std::size_t first = text.find_first_not_of(" \t\r\n");
+    return first == text.npos ? "" : text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
+}
+
 /// A model on a device. As thread-safe as Transcriber, whose functions say what these do.
 class Hearing {
 public:
@@ -34,6 +40,7 @@ public:
     /// Another one of the same model, without a backend.
     virtual std::unique_ptr<Hearing> twin() const = 0;
     virtual Result<void> choose(const std::string& language, const std::string& task) = 0;
+    virtual Result<void> choose_prompt(const std::string& prompt) = 0;
     /// Whether words can have times.
     virtual Result<void> check_word_times() const { return {}; }
     /// Without having heard anything; empty: not known.

@@ -22,11 +22,6 @@ api::OpenOptions open_options(const TranscriberOptions& options) {
     return open;
 }
 
-std::string trimmed(const std::string& text) {
-    const std::size_t first = text.find_first_not_of(" \t\r\n");
-    return first == text.npos ? "" : text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
-}
-
 }  // namespace
 
 struct Transcriber::Impl {
@@ -113,6 +108,8 @@ Result<void> Transcriber::choose(const std::string& language, const std::string&
     return impl_->hearing->choose(language, task);
 }
 
+Result<void> Transcriber::choose_prompt(const std::string& prompt) { return impl_->hearing->choose_prompt(prompt); }
+
 Result<void> Transcriber::choose_word_timestamps(bool are_wanted) {
     if (are_wanted) VKFORMER_CHECK(impl_->hearing->check_word_times());
     impl_->hearing->times_words = are_wanted;
@@ -136,7 +133,7 @@ Result<Transcription> Transcriber::transcribe(std::span<const float> samples, co
         return Error{ErrorCode::InvalidArgument, "there are samples that are no finite numbers"};
     VKFORMER_TRY(auto result, impl_->filters ? impl_->transcribe_speech(samples, progress)
                                              : impl_->hearing->hear(samples, progress));
-    result.text = trimmed(result.text);
+    result.text = api::trimmed(result.text);
     return result;
 }
 

@@ -74,8 +74,13 @@ public:
     Result<Transcription> hear(std::span<const float> samples, const Transcriber::Progress& progress) override {
         return options->timestamps ? transcribe_segments(samples, progress) : transcribe_windows(samples, progress);
     }
-    std::unique_ptr<Hearing> twin() const override { return std::make_unique<WhisperHearing>(options, parts, speech); }
+    std::unique_ptr<Hearing> twin() const override {
+        auto other = std::make_unique<WhisperHearing>(options, parts, speech);
+        other->prompt = prompt;
+        return other;
+    }
     Result<void> choose(const std::string& language, const std::string& task) override;
+    Result<void> choose_prompt(const std::string& prompt) override;
     Result<void> check_word_times() const override {
         const auto limits = parts->model->limits();
         return models::check_alignment(speech, limits.decoder_layers, limits.decoder_heads);
@@ -90,6 +95,7 @@ private:
     double seconds(std::size_t sample) const { return static_cast<double>(sample) / parts->mel.options().sample_rate; }
 
     Result<void> make_session(std::size_t windows);
+    std::vector<std::int32_t> given_before(std::span<const std::vector<std::int32_t>> texts) const;
     Result<std::vector<std::int32_t>> prefix_of(const std::vector<std::int32_t>& known);
     Result<std::vector<Heard>> write_down(std::span<const std::int32_t> given, std::span<const std::size_t> frames);
     Result<void> align(std::span<const std::int32_t> given, std::span<const std::size_t> frames, std::span<Heard> heard,
@@ -102,6 +108,7 @@ private:
 
     std::shared_ptr<const WhisperParts> parts;
     models::SpeechConfig speech;
+    std::vector<std::int32_t> prompt;                                 // text before what is said
     std::optional<decoding::SpeechSession> session;                   // made by the first call
     decoding::WordBounds word_bounds = decoding::WordBounds::spaces;  // of the language of the prefix
 };
@@ -114,6 +121,7 @@ Result<void> WhisperHearing::make_session(std::size_t windows) {
     }
     decoding::SpeechSessionOptions wanted = {.rules = {.generation = speech.generation, .timestamps = {}},
                                              .batch = static_cast<std::uint32_t>(batch),
+                                             .beams = speech.generation.beams,
                                              .dtype = dtype(),
                                              .weights = format_of(options->weights),
                                              .alignment_heads = speech.alignment_heads,
@@ -232,6 +240,16 @@ std::vector<SpokenWord> WhisperHearing::words_of(const SpeechSegment& segment, c
     return words;
 }
 
+/// What stands before the start token: the end of the texts, and the token that says what they are. Nothing without a text.
+std::vector<std::int32_t> WhisperHearing::given_before(std::span<const std::vector<std::int32_t>> texts) const {
+    const auto text = decoding::previous_text(texts, speech.first_timestamp, speech.generation.max_steps / 2 - 1);
+    std::vector<std::int32_t> given;
+    if (text.empty()) return given;
+    if (speech.previous >= 0) given.push_back(speech.previous);
+    given.insert(given.end(), text.begin(), text.end());
+    return given;
+}
+
 /// Window after window, each from the last whole segment of the one before.
 Result<Transcription> WhisperHearing::transcribe_segments(std::span<const float> samples,
                                                           const Transcriber::Progress& progress) {
@@ -243,8 +261,9 @@ Result<Transcription> WhisperHearing::transcribe_segments(std::span<const float>
 
     Transcription result;
     std::vector<std::int32_t> prefix;
-    std::vector<std::vector<std::int32_t>> before;  // tokens of the segments so far
-    bool remembers = false;
+    // Tokens of the segments so far, behind the prompt, which is given where they are not.
+    std::vector<std::vector<std::int32_t>> before(prompt.empty() ? 0 : 1, prompt);
+    bool remembers = *speech.conditions_on_previous;
     for (std::size_t at = 0; at < std::min(total, heard_until);) {
         const std::size_t count = std::min(total - at, window);
         std::vector<float> part(window * bins, 0);
@@ -254,13 +273,7 @@ Result<Transcription> WhisperHearing::transcribe_segments(std::span<const float>
         if (at == 0) {
             VKFORMER_TRY(prefix, prefix_of(speech.prefix));
         }
-        std::vector<std::int32_t> given;
-        if (remembers && !before.empty()) {
-            if (speech.previous >= 0) given.push_back(speech.previous);
-            const auto text =
-                decoding::previous_text(before, speech.first_timestamp, speech.generation.max_steps / 2 - 1);
-            given.insert(given.end(), text.begin(), text.end());
-        }
+        std::vector<std::int32_t> given = remembers ? given_before(before) : given_before({&prompt, 1});
         given.push_back(speech.generation.decoder_start);
         given.insert(given.end(), prefix.begin(), prefix.end());
         const std::size_t sound_frames[] = {std::min(heard_until - at, window)};
@@ -318,7 +331,8 @@ Result<Transcription> WhisperHearing::transcribe_windows(std::span<const float> 
         if (first == 0) {
             VKFORMER_TRY(prefix, prefix_of(speech.prefix));
         }
-        std::vector<std::int32_t> given = {speech.generation.decoder_start};
+        std::vector<std::int32_t> given = given_before({&prompt, 1});
+        given.push_back(speech.generation.decoder_start);
         given.insert(given.end(), prefix.begin(), prefix.end());
         VKFORMER_TRY(auto heard, write_down(given, sound_frames));
         for (std::size_t i = first; i < last; ++i) {
@@ -352,6 +366,25 @@ Result<void> WhisperHearing::choose(const std::string& language, const std::stri
     return {};
 }
 
+/// The text behind a space, as OpenAI's code and transformers' get_prompt_ids() have it.
+Result<void> WhisperHearing::choose_prompt(const std::string& text) {
+    const std::string own = trimmed(text);
+    if (own.empty()) {
+        prompt.clear();
+        return {};
+    }
+    if (speech.previous < 0)
+        return Error{
+            ErrorCode::InvalidArgument,
+            "generation_config.json has no \"prev_sot_token_id\", the token that a prompt follows: leave it out"};
+    VKFORMER_TRY(auto tokens, parts->tokenizer->encode(" " + own, {.add_special = false}));
+    // The tokens that are no text are the end and those behind it.
+    if (std::ranges::any_of(tokens, [&](std::int32_t token) { return token >= speech.generation.eos; }))
+        return Error{ErrorCode::InvalidArgument, "the prompt has special tokens: give text alone"};
+    prompt = std::move(tokens);
+    return {};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Hearing>> make_whisper_hearing(const std::filesystem::path& folder, models::SpeechModel loaded,
@@ -362,6 +395,11 @@ Result<std::unique_ptr<Hearing>> make_whisper_hearing(const std::filesystem::pat
     VKFORMER_TRY(auto tokenizer, text::load_tokenizer(folder));
     VKFORMER_TRY(const auto mel, audio::read_mel_options(folder, loaded.mel_bins));
     if (options.max_length > 0) speech.max_new_tokens = options.max_length;
+    if (options.beams > graph::kMaxBeams)
+        return Error{ErrorCode::InvalidArgument, std::to_string(options.beams) +
+                                                     " beams were asked for, there are 1 to " +
+                                                     std::to_string(graph::kMaxBeams)};
+    if (options.beams > 0) speech.generation.beams = options.beams;
     const auto choose = [](auto& known, const auto& asked, auto fallback) {
         if (asked) known = asked;
         if (!known) known = fallback;
@@ -372,7 +410,9 @@ Result<std::unique_ptr<Hearing>> make_whisper_hearing(const std::filesystem::pat
     choose(speech.conditions_on_previous, options.condition_on_previous, false);
     auto parts = std::make_shared<const WhisperParts>(
         WhisperParts{folder, std::move(loaded.model), std::move(tokenizer), audio::LogMel(mel)});
-    return std::unique_ptr<Hearing>(std::make_unique<WhisperHearing>(given, std::move(parts), std::move(speech)));
+    auto hearing = std::make_unique<WhisperHearing>(given, std::move(parts), std::move(speech));
+    VKFORMER_CHECK(hearing->choose_prompt(options.prompt));
+    return std::unique_ptr<Hearing>(std::move(hearing));
 }
 
 }  // namespace vkformer::api

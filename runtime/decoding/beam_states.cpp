@@ -23,7 +23,9 @@ Result<BeamHypothesis> hypothesis_at(const BeamTables& tables, const BeamLayout&
                                      std::size_t place) {
     const std::size_t rows = layout.rows(), beams = layout.beams;
     const auto steps = static_cast<std::size_t>(tables.final_steps[place]);
-    BeamHypothesis result = {.tokens = std::vector<std::int32_t>(steps), .score = tables.final_scores[place]};
+    BeamHypothesis result = {.tokens = std::vector<std::int32_t>(steps),
+                             .score = tables.final_scores[place],
+                             .rows = std::vector<std::size_t>(steps - 1)};
     result.tokens.back() = tables.final_tokens[place];
     auto row = static_cast<std::size_t>(tables.final_rows[place]);
     for (std::size_t t = steps - 1; t-- > 0;) {
@@ -33,6 +35,7 @@ Result<BeamHypothesis> hypothesis_at(const BeamTables& tables, const BeamLayout&
                                     std::to_string(row) + "; are the device's results right?",
                          .hint = Hint::validate};
         result.tokens[t] = tables.token_history[t * rows + row];
+        result.rows[t] = row;
         row = static_cast<std::size_t>(tables.parent_history[t * rows + row]);
     }
     return result;

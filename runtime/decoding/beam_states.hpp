@@ -34,6 +34,7 @@ BeamStart beam_start(const BeamLayout& layout, std::uint32_t steps, std::uint32_
 struct BeamHypothesis {
     std::vector<std::int32_t> tokens;  ///< what was generated, the end token included
     float score = 0;                   ///< Σ log p / length^length_penalty
+    std::vector<std::size_t> rows;     ///< of the search, that had each of the tokens but the last when it was chosen
 };
 /// What a search has left in the states of the same names.
 struct BeamTables {

@@ -57,7 +57,8 @@ std::vector<std::int32_t> previous_text(std::span<const std::vector<std::int32_t
                                         std::int32_t first_timestamp, std::size_t most) {
     std::vector<std::int32_t> text;
     for (const auto& segment : segments) {
-        const bool has_both = segment.size() > 2 && segment[segment.size() - 2] >= first_timestamp;
+        const bool has_both =
+            first_timestamp >= 0 && segment.size() > 2 && segment[segment.size() - 2] >= first_timestamp;
         text.insert(text.end(), segment.begin(), segment.end() - (has_both ? 1 : 0));
     }
     if (text.size() > most) text.erase(text.begin(), text.end() - static_cast<std::ptrdiff_t>(most));

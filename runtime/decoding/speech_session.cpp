@@ -32,6 +32,11 @@ struct SpeechSession::Step {
     std::unique_ptr<Program> program;
 };
 
+struct SpeechSession::Search {
+    SpeechBeamGraph graph;
+    std::unique_ptr<Program> program;
+};
+
 /// A forward pass of the decoder that keeps what some of its layers look at.
 struct SpeechSession::Aligner {
     graph::Graph graph;
@@ -51,6 +56,9 @@ Result<SpeechSession> SpeechSession::create(graph::Backend& backend, const model
     const models::GenerationConfig& g = options.rules.generation;
     if (limits.source_features == 0) return invalid("the model does not hear");
     if (options.batch == 0) return invalid("the batch must hold at least one window");
+    if (options.beams == 0 || options.beams > graph::kMaxBeams)
+        return invalid(std::to_string(options.beams) + " beams were asked for, there are 1 to " +
+                       std::to_string(graph::kMaxBeams));
     if (g.max_steps == 0 || g.max_steps > limits.target_len)
         return invalid("the generation may take " + std::to_string(g.max_steps) +
                        " steps, the model has positions for 1 to " + std::to_string(limits.target_len));
@@ -69,12 +77,12 @@ void SpeechSession::grow(std::uint32_t batch) noexcept {
     heard_ = 0;
 }
 
-/// Encoder and step of so many rows, which hear from now on. Of what fails nothing stays.
-Result<void> SpeechSession::make_batch(std::uint32_t rows) {
-    std::unique_ptr<Batch>& known = batches_[rows];
+/// Encoder and step of so many windows, which hear from now on. Of what fails nothing stays.
+Result<void> SpeechSession::make_batch(std::uint32_t windows) {
+    std::unique_ptr<Batch>& known = batches_[windows];
     if (!known) {
         known = std::make_unique<Batch>();
-        known->rows = rows;
+        known->windows = windows;
         known->states = backend_->make_store();
     }
     batch_ = known.get();
@@ -84,29 +92,30 @@ Result<void> SpeechSession::make_batch(std::uint32_t rows) {
         VKFORMER_TRY(encoder->graph, encoder_graph(*model_, layout()));
         VKFORMER_TRY(encoder->program, compile(std::move(encoder->graph.graph)));
         VKFORMER_CHECK(step(0));
+        if (options_.beams > 1) VKFORMER_CHECK(search());
         batch_->encoder = std::move(encoder);
         return {};
     }();
     if (made) return {};
-    batches_.erase(rows);
+    batches_.erase(windows);
     batch_ = nullptr;
     return made;
 }
 
-/// Of as many rows as there are windows; the whole batch is made before others, and hears where there is no room for them.
+/// Of as many as there are; the whole batch is made before others, and hears where there is no room for them.
 Result<void> SpeechSession::choose_batch(std::size_t windows) {
-    const auto rows = static_cast<std::uint32_t>(std::min<std::size_t>(std::bit_ceil(windows), options_.batch));
+    const auto fewer = static_cast<std::uint32_t>(std::min<std::size_t>(std::bit_ceil(windows), options_.batch));
     VKFORMER_CHECK(make_batch(options_.batch));
-    if (rows == options_.batch || !has_room_for_others_) return {};
-    auto made = make_batch(rows);
+    if (fewer == options_.batch || !has_room_for_others_) return {};
+    auto made = make_batch(fewer);
     if (made || !is_lack_of_memory(made.error().code)) return made;
     has_room_for_others_ = false;
     return make_batch(options_.batch);
 }
 
 models::DecodeLayout SpeechSession::layout() const {
-    return {.batch = batch_->rows,
-            .beams = 1,
+    return {.batch = batch_->windows,
+            .beams = options_.beams,
             .source_len = static_cast<std::uint32_t>(model_->limits().source_len),
             .max_steps = options_.rules.generation.max_steps,
             .dtype = options_.dtype,
@@ -129,8 +138,8 @@ Result<void> SpeechSession::hear(std::span<const std::vector<float>> windows) {
     heard_ = 0;
     VKFORMER_CHECK(choose_batch(windows.size()));
     std::vector<float> features;  // rows that no window needs repeat the last one, so that they finish when it does
-    features.reserve(batch_->rows * size);
-    for (std::size_t b = 0; b < batch_->rows; ++b) {
+    features.reserve(batch_->windows * size);
+    for (std::size_t b = 0; b < batch_->windows; ++b) {
         const auto& window = windows[std::min(b, windows.size() - 1)];
         features.insert(features.end(), window.begin(), window.end());
     }
@@ -155,11 +164,20 @@ Result<SpeechSession::Step*> SpeechSession::step(float temperature) {
     return known.get();
 }
 
+Result<SpeechSession::Search*> SpeechSession::search() {
+    if (batch_->search) return batch_->search.get();
+    auto made = std::make_shared<Search>();
+    VKFORMER_TRY(made->graph, speech_beam_graph(*model_, layout(), options_.rules));
+    VKFORMER_TRY(made->program, compile(std::move(made->graph.graph)));
+    batch_->search = std::move(made);
+    return batch_->search.get();
+}
+
 /// What the first step of every row reads.
 Result<void> SpeechSession::start(Step& step, std::span<const std::int32_t> given, std::uint64_t seed) {
-    const std::size_t rows = batch_->rows, positions = options_.rules.generation.max_steps;
-    std::vector<std::int32_t> all(rows * positions, -1);
-    for (std::size_t row = 0; row < rows; ++row)
+    const std::size_t positions = options_.rules.generation.max_steps;
+    std::vector<std::int32_t> all(rows() * positions, -1);
+    for (std::size_t row = 0; row < rows(); ++row)
         std::ranges::copy(given, all.begin() + static_cast<std::ptrdiff_t>(row * positions));
     Program& program = *step.program;
     VKFORMER_CHECK(write_ints(program, step.graph.given, all));
@@ -169,7 +187,7 @@ Result<void> SpeechSession::start(Step& step, std::span<const std::int32_t> give
     VKFORMER_CHECK(fill_ints(program, step.graph.states.finished, 0));
     if (!step.graph.random) return {};
     std::vector<std::int32_t> random;
-    for (std::size_t row = 0; row < rows; ++row) {
+    for (std::size_t row = 0; row < rows(); ++row) {
         const std::uint64_t own = seed + row;
         random.insert(random.end(),
                       {static_cast<std::int32_t>(own & 0xFFFFFFFFu), static_cast<std::int32_t>(own >> 32), 0});
@@ -193,12 +211,12 @@ Result<std::int32_t> SpeechSession::likeliest(std::span<const std::int32_t> choi
                                      [&](std::int32_t token) { return logits[static_cast<std::size_t>(token)]; });
 }
 
-/// The token's probability in each row, among all tokens, after the step that has run.
+/// The token's probability in each window, among all tokens, after the step that has run.
 Result<std::vector<double>> SpeechSession::probability_of(Step& step, std::int32_t token) const {
     VKFORMER_TRY(const auto logits, read_tensor<float>(*step.program, step.graph.logits));
-    const std::size_t vocab = logits.size() / batch_->rows;
+    const std::size_t vocab = logits.size() / rows();
     std::vector<double> probabilities;
-    for (std::size_t row = 0; row < batch_->rows; ++row) {
+    for (std::size_t row = 0; row < rows(); row += options_.beams) {
         const auto own = std::span(logits).subspan(row * vocab, vocab);
         const double largest = *std::ranges::max_element(own);
         double total = 0;
@@ -224,54 +242,158 @@ Result<void> SpeechSession::check(const SpeechRequest& request) const {
     return {};
 }
 
+namespace {
+
+double average_of(const Utterance& utterance) {
+    return utterance.log_prob / static_cast<double>(std::max<std::size_t>(utterance.tokens.size(), 1));
+}
+
+}  // namespace
+
+/// What the rows wrote; of those of a window the likeliest.
 Result<std::vector<Utterance>> SpeechSession::collect(Step& step, const SpeechRequest& request) const {
     VKFORMER_TRY(const auto history, read_ints(*step.program, step.graph.states.history));
     VKFORMER_TRY(const auto scores, read_tensor<float>(*step.program, step.graph.scores));
     std::vector<Utterance> utterances(heard_);
-    for (std::size_t row = 0; row < heard_; ++row) {
-        Utterance& utterance = utterances[row];
+    for (std::size_t row = 0; row < heard_ * options_.beams; ++row) {
+        Utterance utterance;
         // The step at position t chooses the token at t + 1.
         for (std::size_t t = request.given.size() - 1; t + 1 < request.max_length; ++t) {
-            if (history[t * batch_->rows + row] == kNoChoice) return no_choice();
-            utterance.tokens.push_back(history[t * batch_->rows + row]);
-            utterance.log_probs.push_back(scores[t * batch_->rows + row]);
+            if (history[t * rows() + row] == kNoChoice) return no_choice();
+            utterance.tokens.push_back(history[t * rows() + row]);
+            utterance.log_probs.push_back(scores[t * rows() + row]);
             utterance.log_prob += utterance.log_probs.back();
             if (utterance.tokens.back() == options_.rules.generation.eos) break;
         }
+        Utterance& best = utterances[row / options_.beams];
+        if (row % options_.beams == 0 || average_of(utterance) > average_of(best)) best = std::move(utterance);
     }
     return utterances;
 }
 
-Result<std::vector<Utterance>> SpeechSession::write_down(const SpeechRequest& request) {
-    VKFORMER_CHECK(check(request));
-    VKFORMER_TRY(Step* const made, step(request.temperature));
-    VKFORMER_CHECK(start(*made, request.given, request.seed));
-    Program& program = *made->program;
-    std::uint32_t done = 0;
-    std::vector<double> no_speech(batch_->rows, 0);
+/// Runs the steps that read what is given, all but the last one at least, and up to that which says what `no_speech` is worth: of each
+/// window; 0 where it is not asked for. `done`: steps that have run.
+Result<std::vector<double>> SpeechSession::read_given(Step& step, const SpeechRequest& request, std::uint32_t& done) {
+    VKFORMER_CHECK(start(step, request.given, request.seed));
+    Program& program = *step.program;
+    done = 0;
+    std::vector<double> no_speech(batch_->windows, 0);
     if (request.no_speech >= 0) {
         const auto at = std::ranges::find(request.given, options_.rules.generation.decoder_start);
         done = static_cast<std::uint32_t>(at - request.given.begin()) + 1;
         VKFORMER_CHECK(program.submit(done));
-        VKFORMER_TRY(no_speech, probability_of(*made, request.no_speech));
+        VKFORMER_TRY(no_speech, probability_of(step, request.no_speech));
     }
-    // Nothing finishes while the decoder is given its tokens.
-    const std::uint32_t steps = request.max_length - 1;
-    const auto given_steps = static_cast<std::uint32_t>(request.given.size());
-    if (done < given_steps) VKFORMER_CHECK(program.submit(given_steps - done));
-    done = std::max(done, given_steps);
+    const auto all_but_last = static_cast<std::uint32_t>(request.given.size()) - 1;
+    if (done < all_but_last) VKFORMER_CHECK(program.submit(all_but_last - done));
+    done = std::max(done, all_but_last);
+    return no_speech;
+}
+
+/// Runs a program until `is_over` or so many steps have been run.
+template <class IsOver>
+Result<void> SpeechSession::write_on(Program& program, std::uint32_t steps, IsOver is_over) {
+    std::uint32_t done = 0;
     for (StepQueue queue(StepQueue::Growth::doubling); done < steps;) {
-        VKFORMER_TRY(const auto finished, read_ints(program, made->graph.states.finished));
-        if (std::ranges::all_of(finished, [](std::int32_t flag) { return flag != 0; })) break;
+        if (done > 0) {
+            VKFORMER_TRY(const bool stops, is_over());
+            if (stops) break;
+        }
         VKFORMER_CHECK(backend_->check_wanted());
         const std::uint32_t count = std::min(queue.count(), steps - done);
         VKFORMER_CHECK(program.submit(count));
         queue.took(count, 0);
         done += count;
     }
-    VKFORMER_CHECK(program.wait());
-    VKFORMER_TRY(auto utterances, collect(*made, request));
-    for (std::size_t row = 0; row < heard_; ++row) utterances[row].no_speech = no_speech[row];
+    return program.wait();
+}
+
+Result<std::vector<Utterance>> SpeechSession::write_down(const SpeechRequest& request) {
+    VKFORMER_CHECK(check(request));
+    const bool searches = options_.beams > 1 && request.temperature == 0;
+    VKFORMER_TRY(Step* const made, step(request.temperature));
+    std::uint32_t done = 0;
+    VKFORMER_TRY(const auto no_speech, read_given(*made, request, done));
+    std::vector<Utterance> utterances;
+    if (searches) {
+        VKFORMER_CHECK(made->program->wait());  // whose states the search begins with
+        VKFORMER_TRY(utterances, search_for(request));
+    } else {
+        const auto is_over = [&]() -> Result<bool> {
+            VKFORMER_TRY(const auto finished, read_ints(*made->program, made->graph.states.finished));
+            return std::ranges::all_of(finished, [](std::int32_t flag) { return flag != 0; });
+        };
+        VKFORMER_CHECK(write_on(*made->program, request.max_length - 1 - done, is_over));
+        VKFORMER_TRY(utterances, collect(*made, request));
+    }
+    for (std::size_t i = 0; i < heard_; ++i) utterances[i].no_speech = no_speech[i];
+    return utterances;
+}
+
+namespace {
+
+/// What a search's best hypothesis of a window is, token by token: what each added to what its row was worth before.
+/// worth: [rows, positions], of which the token that the search's step t chose is at first + t.
+Utterance utterance_of(const BeamHypothesis& best, std::span<const float> worth, std::size_t positions,
+                       std::size_t first, double length_penalty) {
+    const auto tokens = static_cast<double>(best.tokens.size());
+    Utterance utterance = {
+        .tokens = best.tokens, .log_probs = {}, .log_prob = best.score * std::pow(tokens, length_penalty)};
+    double before = 0;
+    for (std::size_t t = 0; t < best.tokens.size(); ++t) {
+        const double now = t < best.rows.size() ? worth[best.rows[t] * positions + first + t] : utterance.log_prob;
+        utterance.log_probs.push_back(now - before);
+        before = now;
+    }
+    return utterance;
+}
+
+}  // namespace
+
+/// Behind what is given, of which the last token is read by the search's first step.
+Result<std::vector<Utterance>> SpeechSession::search_for(const SpeechRequest& request) {
+    VKFORMER_TRY(Search* const made, search());
+    Program& program = *made->program;
+    const graph::BeamStates& states = made->graph.states;
+    const BeamLayout beams = beam_layout(layout());
+    const auto position = static_cast<std::int32_t>(request.given.size()) - 1;
+    const std::uint32_t steps = request.max_length - static_cast<std::uint32_t>(request.given.size());
+    const BeamStart begin = beam_start(beams, 0, steps, {});
+    VKFORMER_CHECK(fill_ints(program, states.tokens, request.given.back()));
+    VKFORMER_CHECK(fill_ints(program, states.starts, position));
+    VKFORMER_CHECK(fill_ints(program, made->graph.begins, position + 1));
+    VKFORMER_CHECK(write_ints(program, states.parents, begin.parents));
+    VKFORMER_CHECK(write_floats(program, states.running_scores, begin.running_scores));
+    VKFORMER_CHECK(write_floats(program, states.final_scores, begin.final_scores));
+    for (const graph::Value zero : {states.final_steps, states.final_rows, states.final_tokens})
+        VKFORMER_CHECK(fill_ints(program, zero, 0));
+    VKFORMER_CHECK(write_ints(program, states.state, begin.state));
+    const auto is_over = [&]() -> Result<bool> {
+        VKFORMER_TRY(const auto state, read_ints(program, states.state));
+        return state[beams.batch] != 0;
+    };
+    VKFORMER_CHECK(write_on(program, steps, is_over));
+
+    VKFORMER_TRY(const auto tokens, read_ints(program, states.token_history));
+    VKFORMER_TRY(const auto parents, read_ints(program, states.parent_history));
+    VKFORMER_TRY(const auto final_steps, read_ints(program, states.final_steps));
+    VKFORMER_TRY(const auto final_rows, read_ints(program, states.final_rows));
+    VKFORMER_TRY(const auto final_tokens, read_ints(program, states.final_tokens));
+    VKFORMER_TRY(const auto final_scores, read_tensor<float>(program, states.final_scores));
+    VKFORMER_TRY(const auto worth, read_tensor<float>(program, made->graph.worth));
+    const BeamTables tables = {.token_history = tokens,
+                               .parent_history = parents,
+                               .final_steps = final_steps,
+                               .final_rows = final_rows,
+                               .final_tokens = final_tokens,
+                               .final_scores = final_scores};
+    std::vector<Utterance> utterances;
+    for (std::size_t i = 0; i < heard_; ++i) {
+        VKFORMER_TRY(const auto ranked, ranked_hypotheses(tables, beams, i));
+        if (std::isnan(ranked[0].score)) return no_choice();
+        utterances.push_back(utterance_of(ranked[0], worth, worth.size() / rows(), request.given.size(),
+                                          options_.rules.generation.length_penalty));
+    }
     return utterances;
 }
 
@@ -288,8 +410,10 @@ Result<SpeechSession::Aligner*> SpeechSession::aligner(std::size_t tokens) {
     std::ranges::sort(layers);
     layers.erase(std::ranges::unique(layers).begin(), layers.end());
     auto made = std::make_shared<Aligner>();
-    VKFORMER_TRY(made->tokens, made->graph.input("decoder_input_ids", DType::i32, {batch_->rows, len}));
-    VKFORMER_TRY(made->target, model_->add_known_target(made->graph, layout(), made->tokens, layers));
+    VKFORMER_TRY(made->tokens, made->graph.input("decoder_input_ids", DType::i32, {batch_->windows, len}));
+    models::DecodeLayout one_row = layout();
+    one_row.beams = 1;
+    VKFORMER_TRY(made->target, model_->add_known_target(made->graph, one_row, made->tokens, layers));
     const std::uint64_t has_heads = made->graph.shape(made->target.attention[0].weights)[1];
     for (const models::AlignmentHead& head : heads)
         if (head.head >= has_heads) return invalid("the decoder has no head " + std::to_string(head.head));

@@ -16,6 +16,9 @@ namespace vkformer::decoding {
 struct SpeechSessionOptions {
     SpeechRules rules;
     std::uint32_t batch = 1;   ///< windows that are heard together at most
+    /// 2 to graph::kMaxBeams: at temperature 0 the likeliest text is searched for with so many beams (rules.generation's length_penalty
+    /// and early_stopping hold), at others so many texts are drawn, of which the likeliest by its tokens' average is taken.
+    std::uint32_t beams = 1;
     DType dtype = DType::f32;  ///< of activations and caches; log-probabilities are always f32
     models::WeightFormat weights = models::WeightFormat::as_filed;
     std::vector<models::AlignmentHead> alignment_heads = {};  ///< for align(): see models::check_alignment
@@ -27,7 +30,7 @@ struct SpeechRequest {
     std::vector<std::int32_t> given;  ///< what the decoder begins with, decoder_start among it
     std::uint32_t max_length = 1;     ///< tokens in all, `given` counted
     float temperature = 0;            ///< 0: the likeliest tokens; else drawn
-    std::uint64_t seed = 0;           ///< of the draws; rows draw different ones
+    std::uint64_t seed = 0;           ///< of the draws; rows draw different ones, the beams of a window too
     /// ≥ 0: its probability at decoder_start is looked up, among all tokens.
     std::int32_t no_speech = -1;
 };
@@ -78,27 +81,35 @@ public:
 private:
     struct Encoder;
     struct Step;
+    struct Search;
     struct Aligner;
     /// Programs for one number of rows, which share their caches.
     struct Batch {
-        std::uint32_t rows = 0;
+        std::uint32_t windows = 0;
         std::shared_ptr<graph::TensorStore> states;
         std::shared_ptr<Encoder> encoder;
         std::map<float, std::shared_ptr<Step>> steps;                // by temperature
+        std::shared_ptr<Search> search;                              // with beams
         std::map<std::uint32_t, std::shared_ptr<Aligner>> aligners;  // by tokens
     };
 
     SpeechSession(graph::Backend& backend, const models::EncoderDecoder& model, const SpeechSessionOptions& options,
                   std::shared_ptr<graph::TensorStore> weights);
     Result<void> choose_batch(std::size_t windows);
-    Result<void> make_batch(std::uint32_t rows);
+    Result<void> make_batch(std::uint32_t windows);
     models::DecodeLayout layout() const;
+    std::size_t rows() const noexcept { return std::size_t{batch_->windows} * options_.beams; }  ///< of a step
     Result<std::unique_ptr<graph::Program>> compile(graph::Graph graph) const;
     Result<void> check(const SpeechRequest& request) const;
     Result<Step*> step(float temperature);
+    Result<Search*> search();
     Result<void> start(Step& step, std::span<const std::int32_t> given, std::uint64_t seed);
     Result<std::vector<double>> probability_of(Step& step, std::int32_t token) const;
+    Result<std::vector<double>> read_given(Step& step, const SpeechRequest& request, std::uint32_t& done);
+    template <class IsOver>
+    Result<void> write_on(graph::Program& program, std::uint32_t steps, IsOver is_over);
     Result<std::vector<Utterance>> collect(Step& step, const SpeechRequest& request) const;
+    Result<std::vector<Utterance>> search_for(const SpeechRequest& request);
     Result<void> check(const AlignmentRequest& request) const;
     Result<Aligner*> aligner(std::size_t tokens);
 
@@ -106,7 +117,7 @@ private:
     const models::EncoderDecoder* model_;
     SpeechSessionOptions options_;
     std::shared_ptr<graph::TensorStore> weights_;
-    std::map<std::uint32_t, std::unique_ptr<Batch>> batches_;  // by rows
+    std::map<std::uint32_t, std::unique_ptr<Batch>> batches_;  // by windows
     Batch* batch_ = nullptr;                                   // that heard last
     bool has_room_for_others_ = true;                          // than the whole batch
     std::size_t heard_ = 0;                                    // windows

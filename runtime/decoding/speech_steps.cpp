@@ -1,12 +1,34 @@
 // SPDX-License-Identifier: MIT
 #include "decoding/speech_steps.hpp"
 
+#include <algorithm>
+
 #include "core/try.hpp"
+#include "decoding/steps.hpp"
 #include "decoding/token_rules.hpp"
 
 namespace vkformer::decoding {
 
 using graph::Value;
+
+namespace {
+
+/// Logits or log-probabilities under the rules, where `sequences` has the step's input already.
+Result<Value> under_rules(graph::Graph& graph, Value x, const StepPlace& place, const SpeechRules& rules) {
+    const models::GenerationConfig& generation = rules.generation;
+    VKFORMER_TRY(x, add_biases(graph, x, place, generation.rules));
+    VKFORMER_TRY(x, ban_words(graph, x, place, generation.rules));
+    if (!generation.rules.banned.empty() || generation.no_repeat_ngram > 0) {
+        VKFORMER_TRY(x, graph::mask_logits(graph, x, place.starts,
+                                           {.banned = generation.rules.banned,
+                                            .ngram = generation.no_repeat_ngram,
+                                            .sequences = place.sequences}));
+    }
+    if (!rules.timestamps) return x;
+    return graph::mask_timestamps(graph, x, place.starts, place.begins, place.sequences, *rules.timestamps);
+}
+
+}  // namespace
 
 Result<SpeechStepGraph> speech_step_graph(const models::EncoderDecoder& model, const models::DecodeLayout& layout,
                                           const SpeechRules& rules, float temperature) {
@@ -30,18 +52,7 @@ Result<SpeechStepGraph> speech_step_graph(const models::EncoderDecoder& model, c
     graph.set_scope("choice");
     VKFORMER_CHECK(graph::cache_append(graph, step.states.tokens, step.states.starts, sequences));
     const StepPlace place = {.starts = step.states.starts, .begins = step.begins, .sequences = sequences};
-    VKFORMER_TRY(Value logits, add_biases(graph, decoder.logits, place, rules.generation.rules));
-    VKFORMER_TRY(logits, ban_words(graph, logits, place, rules.generation.rules));
-    if (!rules.generation.rules.banned.empty() || rules.generation.no_repeat_ngram > 0) {
-        VKFORMER_TRY(logits, graph::mask_logits(graph, logits, step.states.starts,
-                                                {.banned = rules.generation.rules.banned,
-                                                 .ngram = rules.generation.no_repeat_ngram,
-                                                 .sequences = sequences}));
-    }
-    if (rules.timestamps) {
-        VKFORMER_TRY(logits, graph::mask_timestamps(graph, logits, step.states.starts, step.begins, sequences,
-                                                    *rules.timestamps));
-    }
+    VKFORMER_TRY(const Value logits, under_rules(graph, decoder.logits, place, rules));
     VKFORMER_TRY(const Value log_probs, graph::log_softmax(graph, logits));
     Value next;
     if (temperature == 0) {
@@ -52,6 +63,45 @@ Result<SpeechStepGraph> speech_step_graph(const models::EncoderDecoder& model, c
     }
     VKFORMER_CHECK(graph::greedy_step(graph, next, step.states, rules.generation.eos, rules.generation.pad,
                                       {.given = step.given, .log_probs = log_probs, .scores = step.scores}));
+    return step;
+}
+
+Result<SpeechBeamGraph> speech_beam_graph(const models::EncoderDecoder& model, const models::DecodeLayout& layout,
+                                          const SpeechRules& rules) {
+    const models::GenerationConfig& generation = rules.generation;
+    SpeechBeamGraph step;
+    graph::Graph& graph = step.graph;
+    const std::uint32_t rows = layout.rows(), beams = layout.beams;
+    VKFORMER_TRY(const Value tokens, graph.state("tokens", DType::i32, {rows, 1}));
+    VKFORMER_TRY(const Value starts, graph.state("starts", DType::i32, {rows}));
+    VKFORMER_TRY(step.begins, graph.state("begins", DType::i32, {rows}));
+    VKFORMER_TRY(step.worth, graph.state("worth", DType::f32, {rows, layout.max_steps + 1, 1, 1}));
+    VKFORMER_TRY(const Value sequences, graph.state("sequences", DType::i32, {rows, layout.max_steps}));
+    VKFORMER_TRY(const auto decoder, model.add_decoder_step(graph, layout, tokens, starts));
+
+    graph.set_scope("beam");
+    VKFORMER_TRY(step.states, add_beam_states(graph, beam_layout(layout), tokens, starts));
+    VKFORMER_CHECK(graph::cache_append(graph, tokens, starts, sequences));
+    VKFORMER_TRY(const Value log_probs, graph::log_softmax(graph, decoder.logits));
+    const StepPlace place = {.starts = starts, .begins = step.begins, .sequences = sequences};
+    VKFORMER_TRY(Value scores, under_rules(graph, log_probs, place, rules));
+    if (generation.renormalize) {
+        VKFORMER_TRY(scores, graph::log_softmax(graph, scores));
+    }
+    const auto candidates = static_cast<std::uint32_t>(std::min<std::uint64_t>(2 * beams, graph.shape(scores).back()));
+    VKFORMER_TRY(const auto best, graph::top_k(graph, scores, candidates));
+    VKFORMER_CHECK(graph::beam_step(graph, best.values, best.indices, step.states,
+                                    {.beams = beams,
+                                     .max_steps = generation.max_steps,
+                                     .eos = generation.eos,
+                                     .length_penalty = static_cast<float>(generation.length_penalty),
+                                     .early_stopping = generation.early_stopping}));
+    // beam_step has moved `starts` on, so it is the number of positions that the caches hold.
+    VKFORMER_TRY(const Value worth, graph.reshape(step.states.running_scores, {rows, 1, 1, 1}));
+    VKFORMER_CHECK(graph::cache_append(graph, worth, starts, step.worth));
+    for (const Value cache : decoder.caches)
+        VKFORMER_CHECK(graph::cache_reorder(graph, cache, step.states.parents, starts, beams));
+    VKFORMER_CHECK(graph::cache_reorder(graph, sequences, step.states.parents, starts, beams));
     return step;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/// The graph of one step of a decoder that writes down what an encoder heard.
+/// The graphs of one step of a decoder that writes down what an encoder heard: of single rows, and of a beam search.
 #pragma once
 
 #include <optional>
@@ -29,5 +29,17 @@ struct SpeechStepGraph {
 /// temperature 0: the likeliest token; else drawn.
 Result<SpeechStepGraph> speech_step_graph(const models::EncoderDecoder& model, const models::DecodeLayout& layout,
                                           const SpeechRules& rules, float temperature);
+
+struct SpeechBeamGraph {
+    graph::Graph graph;
+    graph::BeamStates states;
+    graph::Value begins;  ///< as above
+    /// State f32 [rows, max_steps + 1, 1, 1]: what a row's hypothesis was worth when it had its token at that position.
+    graph::Value worth;
+};
+/// A step of layout.beams rows for each window, behind what SpeechStepGraph's rows were given: the two share tokens, starts, sequences and
+/// caches. The rules change log-probabilities here, as in generate(), not logits.
+Result<SpeechBeamGraph> speech_beam_graph(const models::EncoderDecoder& model, const models::DecodeLayout& layout,
+                                          const SpeechRules& rules);
 
 }  // namespace vkformer::decoding

@@ -157,7 +157,6 @@ Result<std::optional<double>> threshold(const Config& config, std::string_view n
 
 /// What only models with one start of text and one end would know how to do.
 Result<void> refuse_what_is_not_done(const Config& config, const GenerationConfig& generation) {
-    if (generation.beams != 1) return config.unsupported("num_beams", "1 with a model that hears");
     if (generation.rules.forced_first >= 0)
         return config.unsupported("forced_bos_token_id", "null with a model that hears");
     if (generation.rules.forced_last >= 0)

@@ -157,6 +157,8 @@ TEST_CASE("what only Whisper can be asked for is refused by name", "[api][ctc]")
     refused([](auto& o) { o.task = "translate"; }, "leave out task");
     refused([](auto& o) { o.max_length = 3; }, "leave out max_length");
     refused([](auto& o) { o.condition_on_previous = false; }, "leave out condition_on_previous");
+    refused([](auto& o) { o.beams = 2; }, "leave out beams");
+    refused([](auto& o) { o.prompt = "names"; }, "leave out prompt");
     refused([](auto& o) { o.temperatures = {0.5f}; }, "leave out temperatures");
     refused([](auto& o) { o.compression_ratio_threshold = 2; }, "leave out compression_ratio_threshold");
     refused([](auto& o) { o.log_prob_threshold = -1; }, "leave out log_prob_threshold");

@@ -32,9 +32,9 @@ TEST_CASE("validate: every node of Whisper's encoder and decoder", "[cli][valida
     CAPTURE(outcome.err);
     REQUIRE(outcome.exit_code == 0);
     const json reports = json::parse(outcome.out)["reports"];
-    REQUIRE(reports.size() == 4);
+    REQUIRE(reports.size() == 5);
     const std::vector<std::string> names = {"forward", "forward, attention weights kept", "encoder of a generation",
-                                            "greedy step"};
+                                            "greedy step", "beam step"};
     for (std::size_t i = 0; i < reports.size(); ++i) {
         CHECK(reports[i]["graph"] == names[i]);
         CHECK(reports[i]["checks"].size() > 10);
@@ -45,6 +45,12 @@ TEST_CASE("validate: every node of Whisper's encoder and decoder", "[cli][valida
     std::set<std::string> ops;
     for (const json& check : reports[3]["checks"]) ops.insert(check["op"].get<std::string>());
     for (const char* const op : {"decode_attention", "mask_logits", "mask_timestamps", "log_softmax", "greedy_step"}) {
+        CAPTURE(op);
+        CHECK(ops.contains(op));
+    }
+    ops.clear();
+    for (const json& check : reports[4]["checks"]) ops.insert(check["op"].get<std::string>());
+    for (const char* const op : {"mask_timestamps", "top_k", "beam_step", "cache_append", "cache_reorder"}) {
         CAPTURE(op);
         CHECK(ops.contains(op));
     }
@@ -84,6 +90,20 @@ TEST_CASE("bench model: what a window of sound costs", "[cli][bench][speech]") {
         CHECK_THAT(text.out, ContainsSubstring(word));
 }
 
+TEST_CASE("bench model: a window of sound with beams", "[cli][bench][speech][beam]") {
+    const std::string command = "bench model -q --json -d cpu --steps 6 --runs 1" + model_option("whisper_d30_h3_h5");
+    const auto report = [&](const char* beams) {
+        const Outcome outcome = run(command + beams);
+        REQUIRE(outcome.exit_code == 0);
+        return json::parse(outcome.out);
+    };
+    const json one = report(""), four = report("--beams 4");
+    CHECK(one["beams"] == 1);
+    CHECK(four["beams"] == 4);
+    CHECK(four["cache_bytes"].get<std::uint64_t>() > one["cache_bytes"].get<std::uint64_t>());
+    CHECK(four["decoder_seconds"]["median"].get<double>() > 0);
+}
+
 TEST_CASE("bench model: the nodes of Whisper's programs", "[cli][bench][speech]") {
     if (vulkan_device_indices().empty()) return;
     const Outcome outcome = run("bench model -q --json --nodes --steps 2 --runs 1 --device " +
@@ -98,7 +118,7 @@ TEST_CASE("bench model: the nodes of Whisper's programs", "[cli][bench][speech]"
 
 TEST_CASE("bench model: what Whisper does not take is refused", "[cli][bench][speech][errors]") {
     const std::string command = "bench model -q -d cpu" + model_option("whisper_d30_h3_h5");
-    refuses(command + "--beams 2", "without beams");
+    refuses(command + "--beams 33", "--beams");
     refuses(command + "--length 9", "leave out --length");
     refuses(command + "--steps 5000", "positions for");
 }

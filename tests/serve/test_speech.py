@@ -151,6 +151,17 @@ def test_model_without_decoder(tmp_path: Path) -> None:
         assert letters.stop() == 0
 
 
+def test_prompts_come_before_what_is_said(server: Server, ears: openai.OpenAI, tmp_path: Path) -> None:
+    sound = clip()
+    (tmp_path / "a.wav").write_bytes(sound)
+    options = ("--json", "--task", "transcribe", "--language", "en")
+    without, expected = (json.loads(by_program(tmp_path / "a.wav", *options, *more))["text"] for more in ((), ("--prompt", "The cat, der Hund.")))
+    assert without != expected
+    found = ears.audio.transcriptions.create(model="ears", file=("a.wav", sound), language="en", prompt="The cat, der Hund.")
+    assert found.text == expected
+    assert ears.audio.transcriptions.create(model="ears", file=("a.wav", sound), language="en").text == without
+
+
 def test_bad_forms(server: Server) -> None:
     sound = clip()
     for body, what in (
@@ -159,7 +170,8 @@ def test_bad_forms(server: Server) -> None:
         (form({"file": b"\0" * 5000}), "libsndfile"),
         (form({"file": sound[:30]}), "libsndfile"),
         (form({"file": sound, "language": b"xx"}), "xx"),
-        (form({"file": sound, "prompt": b"a"}), "prompt"),
+        (form({"file": sound, "prompt": b"<|en|>"}), "special token"),
+        (form({"file": sound, "prompt": b"\xff"}), "UTF-8"),
         (form({"file": sound, "temperature": b"0.5"}), "temperature"),
         (form({"file": sound, "response_format": b"mp3"}), "response_format"),
         (form({"file": sound, "timestamp_granularities[]": b"word"}), "verbose_json"),

@@ -96,6 +96,7 @@ struct SpeechBench {
     std::uint32_t steps() const { return static_cast<std::uint32_t>(given.size()) - 1 + tokens; }
     models::DecodeLayout layout() const {
         return {.batch = options.batch,
+                .beams = options.beams,
                 .source_len = static_cast<std::uint32_t>(speech.model->limits().source_len),
                 .max_steps = options.rules.generation.max_steps,
                 .dtype = options.dtype,
@@ -166,8 +167,15 @@ struct SpeechPrograms {
 
 Result<SpeechPrograms> programs_of(const SpeechBench& bench, bool is_vulkan) {
     VKFORMER_TRY(auto encoder, decoding::encoder_graph(*bench.speech.model, bench.layout()));
-    VKFORMER_TRY(auto step, decoding::speech_step_graph(*bench.speech.model, bench.layout(), bench.options.rules, 0));
-    SpeechPrograms programs{.encoder = std::move(encoder.graph), .step = std::move(step.graph)};
+    SpeechPrograms programs{.encoder = std::move(encoder.graph)};
+    if (bench.options.beams > 1) {
+        VKFORMER_TRY(auto step, decoding::speech_beam_graph(*bench.speech.model, bench.layout(), bench.options.rules));
+        programs.step = std::move(step.graph);
+    } else {
+        VKFORMER_TRY(auto step,
+                     decoding::speech_step_graph(*bench.speech.model, bench.layout(), bench.options.rules, 0));
+        programs.step = std::move(step.graph);
+    }
     programs.encoder_flops = flops_of(programs.encoder);
     const graph::Plan encoder_plan = graph::make_plan(programs.encoder), step_plan = graph::make_plan(programs.step);
     const auto encoder_weights = weight_bytes(encoder_plan.graph, is_vulkan),
@@ -192,6 +200,7 @@ Result<SpeechBench> open_bench(const BenchModelCommand& command, const std::file
                       .given = given_tokens(*config),
                       .options = {.rules = {.generation = config->generation, .timestamps = {}},
                                   .batch = command.batch,
+                                  .beams = command.beams > 0 ? command.beams : config->generation.beams,
                                   .dtype = command.device.dtype_value(),
                                   .weights = command.weights.format()},
                       .tokens = command.steps > 0 ? command.steps : kDefaultSpeechTokens,
@@ -209,8 +218,6 @@ Result<SpeechBench> open_bench(const BenchModelCommand& command, const std::file
 }  // namespace
 
 Result<int> bench_speech(const BenchModelCommand& command, const models::Opened<models::SpeechModel>& opened) {
-    if (command.beams > 1)
-        return Error{ErrorCode::InvalidArgument, "a model that hears is decoded without beams: leave out --beams"};
     if (command.length > 0)
         return Error{ErrorCode::InvalidArgument,
                      "a model that hears takes whole windows of sound: leave out --length (--steps are its tokens)"};
@@ -263,6 +270,7 @@ Result<int> bench_speech(const BenchModelCommand& command, const models::Opened<
                        {"device", device.description},
                        {"dtype", command.device.dtype},
                        {"batch", bench.options.batch},
+                       {"beams", bench.options.beams},
                        {"window_seconds", bench.window_seconds()},
                        {"given_tokens", bench.given.size()},
                        {"generated_tokens", bench.tokens},
@@ -288,9 +296,9 @@ Result<int> bench_speech(const BenchModelCommand& command, const models::Opened<
     }
     const double whole = bench.options.batch * cost.spectrogram.median + cost.encoder.median + cost.decoder.median;
     const auto share = [&](double seconds) { return 100 * seconds / whole; };
-    std::string out =
-        line("%.2f s of sound, %u tokens, batch %u: real-time factor %.4f (MAD %.4f)\n", bench.window_seconds(),
-             bench.tokens, bench.options.batch, cost.real_time_factor.median, cost.real_time_factor.mad);
+    std::string out = line("%.2f s of sound, %u tokens, batch %u, %u beams: real-time factor %.4f (MAD %.4f)\n",
+                           bench.window_seconds(), bench.tokens, bench.options.batch, bench.options.beams,
+                           cost.real_time_factor.median, cost.real_time_factor.mad);
     out += line("spectrogram %.1f ms per window, on the host: %.0f %%\n", 1e3 * cost.spectrogram.median,
                 share(bench.options.batch * cost.spectrogram.median));
     out += line("encoder %.1f ms (MAD %.1f): %.0f %%; %.2f GFLOP at %.1f GFLOP/s", 1e3 * cost.encoder.median,

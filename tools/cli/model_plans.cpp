@@ -82,10 +82,11 @@ Result<Plans> plans_of_kind(const models::Decoder& model, const PlanOptions& wan
     return plans;
 }
 
-/// A whole window of sound, and a step of the decoder with the temperature that goes first.
+/// A whole window of sound, a step of the decoder with the temperature that goes first, and with beams one of their search.
 Result<Plans> speech_plans_of(const models::EncoderDecoder& model, const PlanOptions& options) {
     const auto limits = model.limits();
     const models::DecodeLayout layout = {.batch = options.batch,
+                                         .beams = std::max(options.beams, 1u),
                                          .source_len = static_cast<std::uint32_t>(limits.source_len),
                                          .max_steps = static_cast<std::uint32_t>(limits.target_len),
                                          .dtype = options.dtype};
@@ -96,6 +97,10 @@ Result<Plans> speech_plans_of(const models::EncoderDecoder& model, const PlanOpt
     Plans plans;
     plans.push_back(graph::make_plan(std::move(encoder.graph), {.fusions = options.fusions}));
     plans.push_back(graph::make_plan(std::move(step.graph), {.fusions = options.fusions}));
+    if (layout.beams > 1) {
+        VKFORMER_TRY(auto search, decoding::speech_beam_graph(model, layout, rules));
+        plans.push_back(graph::make_plan(std::move(search.graph), {.fusions = options.fusions}));
+    }
     return plans;
 }
 
@@ -127,11 +132,14 @@ Result<Plans> plans_of_kind(const models::Opened<models::Decoder>& opened, const
 }
 
 Result<Plans> plans_of_kind(const models::Opened<models::SpeechModel>& opened, const PlanOptions& options) {
-    if (options.beams > 1)
-        return Error{ErrorCode::InvalidArgument, "a model that hears is decoded without beams: leave out --beams"};
     VKFORMER_TRY(const auto speech, opened.load());
     if (speech.ctc) return plans_of_kind<models::SpeechModel>(opened, options);
-    return speech_plans_of(*speech.model, options);
+    VKFORMER_TRY(auto plans, speech_plans_of(*speech.model, options));
+    if (options.every_program && options.beams <= 1) {
+        VKFORMER_TRY(auto more, speech_plans_of(*speech.model, as_search(options)));
+        append(plans, std::move(more));
+    }
+    return plans;
 }
 
 Result<Plans> plans_of_kind(const models::Opened<std::unique_ptr<models::EncoderDecoder>>& opened,

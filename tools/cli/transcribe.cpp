@@ -25,8 +25,8 @@ struct TranscribeCommand {
     VadOption vad;
     std::string model;
     std::vector<std::string> files;
-    std::string language, task, format = "text";
-    std::uint32_t batch = 0, max_length = 0;  // 0: not given
+    std::string language, task, prompt, format = "text";
+    std::uint32_t batch = 0, max_length = 0, beams = 0;  // 0: not given
     std::vector<float> temperatures;          // none: as TranscriberOptions has them
     std::optional<double> compression_ratio_threshold, log_prob_threshold, no_speech_threshold;
     std::uint64_t seed = 0;
@@ -113,6 +113,8 @@ Result<int> run(const TranscribeCommand& command) {
         .timestamps = !command.no_timestamps,
         .max_length = command.max_length,
         .batch = command.batch,
+        .beams = command.beams,
+        .prompt = command.prompt,
         .compression_ratio_threshold = command.compression_ratio_threshold,
         .log_prob_threshold = command.log_prob_threshold,
         .no_speech_threshold = command.no_speech_threshold,
@@ -135,6 +137,8 @@ Result<int> run(const TranscribeCommand& command) {
 }
 
 void add_rules(CLI::App& command, TranscribeCommand& options) {
+    command.add_option("--prompt", options.prompt,
+                       "Text that comes before what is said: names and words as they are to be spelled");
     command.add_flag("--condition-on-previous", options.condition_on_previous,
                      "Give the decoder the text before, so that names and style stay the same");
     command
@@ -144,6 +148,12 @@ void add_rules(CLI::App& command, TranscribeCommand& options) {
         ->allow_extra_args(false)  // what follows is a file
         ->check(CLI::Range(0.0f, 100.0f));
     command.add_flag("--no-fallback", options.no_fallback, "Only the first temperature");
+    command
+        .add_option(
+            "-b,--beams", options.beams,
+            "Beams of the search at temperature 0, and draws at others, of which the likeliest is taken (default: "
+            "what the model folder says, else 1)")
+        ->check(CLI::Range(1u, 32u));
     command.add_option("--compression-ratio-threshold", options.compression_ratio_threshold,
                        "Text above it repeats itself (default: what the model folder says, else 1.35; inf: never)");
     command.add_option("--logprob-threshold", options.log_prob_threshold,

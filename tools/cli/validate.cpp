@@ -214,8 +214,14 @@ Result<Case> speech_step_case(const models::EncoderDecoder& model, const models:
     if (speech.first_timestamp >= 0)
         rules.timestamps = {
             .first = speech.first_timestamp, .eos = speech.generation.eos, .latest_initial = speech.latest_initial};
-    VKFORMER_TRY(auto step, decoding::speech_step_graph(model, layout, rules, 0));
-    Case c = {.name = "greedy step", .graph = std::move(step.graph)};
+    Case c = {.name = layout.beams == 1 ? "greedy step" : "beam step"};
+    if (layout.beams == 1) {
+        VKFORMER_TRY(auto step, decoding::speech_step_graph(model, layout, rules, 0));
+        c.graph = std::move(step.graph);
+    } else {
+        VKFORMER_TRY(auto step, decoding::speech_beam_graph(model, layout, rules));
+        c.graph = std::move(step.graph);
+    }
     const auto position = static_cast<std::int32_t>(layout.max_steps / 2);
     const std::size_t rows = layout.rows(), tokens = rows * layout.max_steps;
     const std::uint64_t vocab = model.limits().target_vocab;
@@ -223,9 +229,10 @@ Result<Case> speech_step_case(const models::EncoderDecoder& model, const models:
     c.feeds["tokens"] = random.integers(rows, vocab);
     c.feeds["starts"] = std::vector<std::int32_t>(rows, position);
     c.feeds["sequences"] = random.integers(tokens, vocab);
-    c.feeds["given"] = std::vector<std::int32_t>(tokens, -1);
+    if (layout.beams == 1) c.feeds["given"] = std::vector<std::int32_t>(tokens, -1);
     c.feeds["begins"] = std::vector<std::int32_t>(rows, position / 2);
     c.feeds["source_lengths"] = source_lengths(layout.source_len);
+    if (layout.beams > 1) feed_beams(c, layout, position, random);
     return c;
 }
 
@@ -233,10 +240,13 @@ Result<Case> speech_step_case(const models::EncoderDecoder& model, const models:
 Result<std::vector<Case>> cases_of(const models::EncoderDecoder& model, const models::SpeechConfig& speech,
                                    std::uint32_t length, DType dtype, std::uint32_t seed) {
     Random random(seed);
-    const models::DecodeLayout layout = checked_layout(model, length, dtype);
+    models::DecodeLayout layout = checked_layout(model, length, dtype);
     VKFORMER_TRY(std::vector<Case> cases, forward_and_encoder_cases(model, layout, random));
-    VKFORMER_TRY(Case step, speech_step_case(model, layout, speech, random));
-    cases.push_back(std::move(step));
+    for (const std::uint32_t beams : {1u, std::max(3u, speech.generation.beams)}) {
+        layout.beams = beams;
+        VKFORMER_TRY(Case step, speech_step_case(model, layout, speech, random));
+        cases.push_back(std::move(step));
+    }
     return cases;
 }
 

@@ -12,6 +12,7 @@ Result<HeardFile> SpeechModel::hear(const SoundFile& file) {
         return Error{ErrorCode::InvalidArgument, samples.error().message};
     if (!samples) return std::move(samples).error();
     VKFORMER_CHECK(model_->choose(file.language, file.task));
+    VKFORMER_CHECK(model_->choose_prompt(file.prompt));
     VKFORMER_CHECK(model_->choose_word_timestamps(file.word_timestamps));
     const bool filters = file.vad_filter.value_or(has_vad_);
     VKFORMER_CHECK(model_->choose_vad(filters ? std::optional(vad_parameters_) : std::nullopt));

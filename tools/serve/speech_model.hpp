@@ -17,6 +17,7 @@ namespace vkformer::serve {
 struct SoundFile {
     std::string bytes;
     std::string language, task;      ///< empty: as the model's folder says
+    std::string prompt;              ///< text that comes before what is said
     bool word_timestamps = false;    ///< SpeechSegment::words
     std::optional<bool> vad_filter;  ///< speech alone is heard; none: where the server has a file for it
 };

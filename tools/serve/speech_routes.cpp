@@ -41,6 +41,8 @@ Asked read_form(const Request& request, bool translates) {
             asked.model = part.bytes;
         } else if (part.name == "language" && !translates) {
             asked.file.language = part.bytes;
+        } else if (part.name == "prompt") {
+            asked.file.prompt = part.bytes;
         } else if (part.name == "response_format") {
             if (std::ranges::find(kFormats, part.bytes) == kFormats.end())
                 throw Refusal(400, "it is none of json, text, srt, vtt, verbose_json", "response_format");
