@@ -49,11 +49,20 @@ def load(folder, dtype):
 
 
 def windows(model, features, options):
-    """Tokens of one window behind what the decoder was given, and what they are worth."""
+    """Tokens of one window with what the decoder was given, what they are worth, and each that was generated."""
     found = model.generate(
         features, force_unique_generate_call=True, max_new_tokens=TOKENS, return_dict_in_generate=True, output_scores=True, **options
     )
-    return found["sequences"][0].tolist(), float(found["sequences_scores"][0])
+    row, score = found["sequences"][0].tolist(), float(found["sequences_scores"][0])
+    # generate() drops what it would take to compute_transition_scores(). The rules of a search let log-probabilities be but for −∞.
+    first = row.index(model.generation_config.no_timestamps_token_id) + 1
+    with torch.no_grad():
+        log_probs = model(input_features=features, decoder_input_ids=torch.tensor([row[:-1]])).logits[0].log_softmax(-1)
+    each = [log_probs[at - 1, row[at]].item() for at in range(first, len(row))]
+    if options.get("renormalize_logits"):
+        return row, score, None
+    assert abs(sum(each) - score * len(each) ** options.get("length_penalty", 1.0)) < 1e-4
+    return row, score, [round(value, 6) for value in each]
 
 
 def segments(model, features, options):
@@ -93,7 +102,7 @@ def make_case(folder):
                 entries["timed"].append(entry | {"segments": found})
             else:
                 assert found[0] == again[0], (name, options)
-                entries["windows"].append(entry | {"tokens": found[0], "score": found[1]})
+                entries["windows"].append(entry | {"tokens": found[0], "score": found[1], "log_probs": found[2]})
             print(f"    {name} {options}: {found if not is_timed else len(found)}", flush=True)
     lines = [f'"{key}": [\n' + ",\n".join(json.dumps(entry) for entry in value) + "\n]" for key, value in entries.items()]
     (folder / "beams.json").write_text("{" + ",\n".join(lines) + "}\n")
