@@ -68,6 +68,18 @@ class Translations(unittest.TestCase):
         self.assertIn("Q8_0, 8 texts, 1 beam", shown[0])
 
 
+class Hearing(unittest.TestCase):
+    def test_section(self):
+        row = {"weights": "f32", "peer_weights": "float32", "beams": 5, "seconds": 1.5, "peer_seconds": 3.0, "encoder_ms": 860.0, "peer_encoder_ms": 1720.0,
+               "token_ms": 10.0, "peer_token_ms": 20.0, "ratio": 2.0, "others": 0.01}
+        shown = []
+        title, text, listed = page.hearing_section({"processor": "X, 2 threads, AVX2", "turns": 3, "rows": [row]}, lambda svg, part="": shown.append(svg))
+        self.assertEqual(title, "Whisper against CTranslate2")
+        self.assertIn("2 threads", text)
+        self.assertIn("| F32 : float32 | 5 | 860 : 1720 | 10.0 : 20.0 | 1.50 : 3.00 | 2.00 |", listed)
+        self.assertIn("F32, 5 beams", shown[0])
+
+
 class Embeddings(unittest.TestCase):
     def test_turns_and_section(self):
         asked = []

@@ -13,7 +13,7 @@ from plot import number
 
 DOCS = SOURCE / "docs"
 DATA = DOCS / "performance"
-SUBJECTS = ("ops", "peer_ops", "models", "serving", "translation", "translating", "embedding", "guest", "builds")
+SUBJECTS = ("ops", "peer_ops", "models", "serving", "translation", "hearing", "translating", "embedding", "guest", "builds")
 WEIGHTS = {"f32": "F32", "f16": "F16", "q8_0": "Q8_0", "q4_0": "Q4_0"}
 NAMES = {"masked_softmax": "softmax", "gated_activation": "SwiGLU", "rms_norm": "RMS norm", "layer_norm": "layer norm", "rope": "RoPE"}
 LIMITS = {"copy_bandwidth": "copies", "read_bandwidth": "reads", "peak_f32": "float32", "peak_f16": "float16", "peak_int_dot": "integer dot products",
@@ -223,6 +223,28 @@ def translation_section(report, picture):
     return "Translation against CTranslate2", wrapped(text), listed
 
 
+def hearing_section(report, picture):
+    rows = report["rows"]
+
+    def name(row):
+        return f"{WEIGHTS[row['weights']]}, {row['beams']} beam{'s' if row['beams'] > 1 else ''}"
+
+    def both(row, key):
+        return f"{number(row[key])} : {number(row['peer_' + key])}"
+
+    picture(plot.bars("A window of sound: vkformer (blue) and CTranslate2 (grey)", "seconds for 30 s of sound and 64 tokens",
+                      [(name(row), [(row["seconds"], 0), (row["peer_seconds"], 3)],
+                        f"{both(row, 'seconds')}, {number(row['ratio'])} ×{star(row)}") for row in rows]))
+    listed = table(("weights, ours : CTranslate2's", "beams", "encoder, ms", "a token, ms", "a window of 64 tokens, s", "times as fast"),
+                   [(f"{WEIGHTS[row['weights']]} : {row['peer_weights']}{star(row)}", str(row["beams"]), both(row, "encoder_ms"), both(row, "token_ms"),
+                     both(row, "seconds"), number(row["ratio"])) for row in rows])
+    text = f"""A Whisper of whisper-base's shape (6 + 6 layers, width 512, feed-forward 2048, vocabulary 51865) with random weights, the same for both
+        programs, {report["processor"].split(" threads")[0].split(", ")[-1]} threads; a window of 30 s and 64 tokens. Medians of {report["turns"]} turns; how
+        many times as fast is that within a turn. faster-whisper hears with CTranslate2's encode() and generate(). Spectrograms, which faster-whisper makes
+        with NumPy, are not in it."""
+    return "Whisper against CTranslate2", wrapped(text), listed
+
+
 def translating_section(report, picture):
     rows = report["rows"]
 
@@ -286,7 +308,7 @@ def builds_section(report, picture):
 
 
 SECTIONS = {"ops": ops_section, "peer_ops": peer_ops_section, "models": models_section, "guest": guest_section, "serving": serving_section,
-            "translation": translation_section, "translating": translating_section,
+            "translation": translation_section, "hearing": hearing_section, "translating": translating_section,
             "embedding": embedding_section, "builds": builds_section}
 
 

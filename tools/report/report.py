@@ -7,6 +7,7 @@
 
     for t in f32 f16 q8_0 q4_0; do tools/report/random_model.py random-$t.gguf --weights $t; done    once: a model's files
     tools/report/random_translation.py opus --ctranslate2 opus-ct2 --argos packages                   once: those of an encoder–decoder
+    tools/report/random_hearing.py whisper --ctranslate2 whisper-ct2                                 once: those of a Whisper
     tools/report/random_encoder.py minilm                                                            once: those of a sentence encoder
 
     tools/report/report.py ops --place NAME     single ops against the limits of the device
@@ -15,6 +16,7 @@
     tools/report/report.py guest --place NAME    what a model costs the application that it is recorded into
     tools/report/report.py serving --place NAME --folder sid                             many clients of a server, in turns with llama.cpp's
     tools/report/report.py translation --place NAME --model opus --peer-model opus-ct2   translation, in turns with CTranslate2
+    tools/report/report.py hearing --place NAME --model whisper --peer-model whisper-ct2 Whisper, in turns with CTranslate2
     tools/report/report.py translating --place NAME --model opus --argos packages --peer-python PYTHON  many clients, in turns with LibreTranslate
     tools/report/report.py embedding --place NAME --model minilm                         vectors of texts, in turns with sentence-transformers
     tools/report/report.py builds --place NAME --before ../older/build/release/vkformer  two builds, in turns
@@ -31,6 +33,7 @@ import sys
 
 import builds
 import embedding
+import hearing
 import measure
 import page
 import serving
@@ -88,6 +91,10 @@ def parse():
     texts.add_argument("--model", type=pathlib.Path, required=True, help="the folder of random_translation.py")
     texts.add_argument("--peer-model", type=pathlib.Path, required=True, help="the same, converted by CTranslate2")
     texts.add_argument("--turns", type=int, default=3, help="of each, of which the medians count; 3 if absent")
+    sounds = add_measuring(commands, "hearing", hearing.hearing, "a Whisper beside CTranslate2, whose package is installed")
+    sounds.add_argument("--model", type=pathlib.Path, required=True, help="the folder of random_hearing.py")
+    sounds.add_argument("--peer-model", type=pathlib.Path, required=True, help="the same for CTranslate2")
+    sounds.add_argument("--turns", type=int, default=3, help="of each, of which the medians count; 3 if absent")
     translating.add_options(add_measuring(commands, "translating", translating.translating, "a server that translates, beside LibreTranslate"))
     embedding.add_options(add_measuring(commands, "embedding", embedding.embedding, "a sentence encoder beside sentence-transformers"))
     turns = add_measuring(commands, "builds", builds.builds, "an older build of vkformer and this one, in turns")
