@@ -68,6 +68,8 @@ struct Error {
 
 template <class T>
 class Result;
+template <class T>
+union Tried;
 
 /// An Error on its way from one Result to the next: one pointer, so that handing it on takes no more than that. Empty once it was moved.
 /// Where there is no memory for it, it is an Error that says so.
@@ -102,11 +104,19 @@ private:
     Error* error_ = nullptr;
 };
 
+namespace detail {
+
+/// No part of a template, whose every instance would have its own message.
+inline void check_value([[maybe_unused]] bool has_value) noexcept { assert(has_value && "value() of a failed Result"); }
+
+}  // namespace detail
+
 /// A T or an Error. Requires of value() that there is one, and of error() likewise.
 template <class T>
 class [[nodiscard]] Result {
 public:
-    Result(T value) : has_value_(true), value_(std::move(value)) {}
+    Result(T&& value) noexcept(std::is_nothrow_move_constructible_v<T>) : has_value_(true), value_(std::move(value)) {}
+    Result(const T& value) : has_value_(true), value_(value) {}
     Result(Error error) noexcept : has_value_(false), failure_(std::move(error)) {}
     Result(Failure failure) noexcept : has_value_(false), failure_(std::move(failure)) {}
 
@@ -140,8 +150,9 @@ public:
     Failure&& failure() && noexcept { return std::move(failure_); }
 
 private:
+    friend union Tried<T>;
     T* get() noexcept {
-        assert(has_value_ && "value() of a failed Result");
+        detail::check_value(has_value_);
         return &value_;
     }
 

@@ -820,6 +820,9 @@ using VariantBehind = std::variant<Ops...>;
 using Op = detail::VariantBehind<void VKFORMER_OPS(VKFORMER_BEHIND_COMMA)>;
 namespace detail {
 enum class OpIndex : std::ptrdiff_t { none = -1 VKFORMER_OPS(VKFORMER_BEHIND_COMMA) };
+/// No part of visit_op, since the message of an assertion names its function, here with all types.
+inline void assert_op_holds_one() noexcept { assert(false && "an op that holds nothing"); }
+
 }  // namespace detail
 #undef VKFORMER_BEHIND_COMMA
 
@@ -834,7 +837,7 @@ decltype(auto) visit_op(Function&& function, AnyOp& op) {
 #undef VKFORMER_VISIT_CASE
     case detail::OpIndex::none: break;
     }
-    assert(false && "an op that holds nothing");
+    detail::assert_op_holds_one();
     return function(*std::get_if<0>(&op));
 }
 

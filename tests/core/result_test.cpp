@@ -50,6 +50,35 @@ Result<std::vector<int>> after(bool works) {
     return std::vector<int>{1, 2, 3};
 }
 
+/// Of which it is known how many there are.
+struct Counted {
+    static inline int count = 0;
+    Counted() { ++count; }
+    Counted(const Counted&) { ++count; }
+    Counted(Counted&&) noexcept { ++count; }
+    Counted& operator=(const Counted&) = default;
+    Counted& operator=(Counted&&) = default;
+    ~Counted() { --count; }
+};
+Result<Counted> counted(bool works) {
+    if (works) return Counted();
+    return long_error();
+}
+/// How many there are where one was declared and another one assigned to.
+Result<int> count_of_two(bool works) {
+    VKFORMER_TRY(Counted one, counted(true));
+    Counted two;
+    VKFORMER_TRY(two, counted(true));
+    VKFORMER_TRY(one, counted(works));
+    VKFORMER_CHECK(counted(works));
+    return Counted::count;
+}
+Counted& no_place() { throw std::bad_alloc(); }
+Result<void> into_no_place() {
+    VKFORMER_TRY(no_place(), counted(true));
+    return {};
+}
+
 }  // namespace
 
 TEST_CASE("an error goes through any number of results as it was made", "[core][result]") {
@@ -60,6 +89,15 @@ TEST_CASE("an error goes through any number of results as it was made", "[core][
     CHECK(failed.error().message == kLong);
     CHECK(failed.error().vk == -3);
     CHECK(failed.error().hint == Hint::beams);
+}
+
+TEST_CASE("nothing is left of a result whose value was taken", "[core][result]") {
+    CHECK(count_of_two(true).value() == 2);
+    CHECK(Counted::count == 0);
+    CHECK_FALSE(count_of_two(false));
+    CHECK(Counted::count == 0);
+    CHECK_THROWS_AS(into_no_place(), std::bad_alloc);
+    CHECK(Counted::count == 0);
 }
 
 TEST_CASE("a copy of a result has a value or an error of its own", "[core][result]") {
