@@ -116,7 +116,7 @@ template <class T>
 class [[nodiscard]] Result {
 public:
     Result(T&& value) noexcept(std::is_nothrow_move_constructible_v<T>) : has_value_(true), value_(std::move(value)) {}
-    Result(const T& value) : has_value_(true), value_(value) {}
+    Result(const T& value) requires std::is_copy_constructible_v<T> : has_value_(true), value_(value) {}
     Result(Error error) noexcept : has_value_(false), failure_(std::move(error)) {}
     Result(Failure failure) noexcept : has_value_(false), failure_(std::move(failure)) {}
 

@@ -110,12 +110,12 @@ class VKFORMER_API Transcriber {
 public:
     /// Errors: FileNotFound, CorruptFile, UnsupportedConfig, MissingTensor, ShapeMismatch (of the folder);
     /// InvalidArgument (a language or task that the model does not know,
-    /// no temperature, more than 32 beams, a prompt where the model has no token before it, an option that a model without a decoder does not take, a batch with timestamps, times of words where the folder does not say by which heads, vad_parameters);
+    /// no temperature, more than 32 beams, a prompt with special tokens or where the model has no token before it, an option that a model without a decoder does not take, a batch with timestamps, times of words where the folder does not say by which heads, vad_parameters);
     /// NoVulkanLoader, NoDevice, MissingFeature (of the device). With `vad` those of VoiceActivityDetector::load, and
     /// UnsupportedConfig where the model does not hear 16000 samples a second. Never falls back to another device.
     static Result<Transcriber> load(const std::filesystem::path& folder, const TranscriberOptions& options = {});
 
-    /// Another one of the same model for another thread, with the language and the speech detection of now: it shares the weights, in the device's memory too, and has programs and
+    /// Another one of the same model for another thread, with the language, the prompt and the speech detection of now: it shares the weights, in the device's memory too, and has programs and
     /// caches of its own; either may end first. It has the same options: on_progress and should_stop are called by both, on the thread
     /// whose call it is. Not while this one is at work. Errors: DeviceLost, Vulkan, out of memory.
     Result<Transcriber> twin() const;
@@ -128,8 +128,8 @@ public:
     /// InvalidArgument (a language or task that the model does not know; nothing has changed then), and those of the folder.
     Result<void> choose(const std::string& language, const std::string& task);
 
-    /// The text before what is said from the next call on, in place of the options' `prompt`. Errors: InvalidArgument (the model has no
-    /// token that such a text follows, or no decoder), and those of the tokenizer (no UTF-8).
+    /// The text before what is said from the next call on, in place of the options' `prompt`. Errors: InvalidArgument (special tokens; the model
+    /// has no token that such a text follows, or no decoder), and those of the tokenizer (no UTF-8); nothing has changed then.
     Result<void> choose_prompt(const std::string& prompt);
 
     /// Whether words get times from the next call on, in place of the options' `word_timestamps`. Errors: InvalidArgument (the folder does

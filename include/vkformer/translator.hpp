@@ -36,7 +36,8 @@ struct TranslatorOptions {
     std::uint32_t hypotheses =
         1;  ///< translations of each text, the best first: 1 to as many as there are beams; 0: as many
     /// Languages of a model that translates between many, as its vocabulary spells them: "deu_Latn" (NLLB), "de" (M2M100), "de_DE"
-    /// (mBART), of texts that do not say theirs. Empty: what the model folder says; `to` must be given where it says nothing.
+    /// (mBART), of texts that do not say theirs. Empty: what the model folder says; `to` must be given where it says nothing. MADLAD-400
+    /// ("de") asks for `to` alone, or for texts that name it themselves ("<2de> …"), and heeds no `from`.
     std::string from, to;
     /// Which variant of its shader each op takes. By default each is checked and timed when a device is first used (a few
     /// seconds), and the verdicts are kept in the user's cache folder ($XDG_CACHE_HOME, else ~/.cache).

@@ -54,10 +54,11 @@ Result<Languages> find_languages(const std::optional<text::LanguageMarks>& marks
             "this is no model of many languages (by tokenizer_class in tokenizer_config.json): there is nothing "
             "to choose"};
     if (!from.empty()) {
-        VKFORMER_TRY(given.source, text::find_language(tokenizer, from));
+        VKFORMER_TRY(const std::int32_t source, text::find_language(tokenizer, from));
+        if (!marks->names_target) given.source = source;
     }
     if (!to.empty()) {
-        std::int32_t& target = marks->starts_target ? given.start : given.first;
+        std::int32_t& target = marks->names_target ? given.source : marks->starts_target ? given.start : given.first;
         VKFORMER_TRY(target, text::find_language(tokenizer, to));
     }
     return given;
@@ -69,9 +70,10 @@ Result<Languages> choose_languages(const std::optional<text::LanguageMarks>& mar
     Languages chosen = {.start = generation.decoder_start, .first = generation.rules.forced_first};
     const std::string from = options.from.empty() && marks ? marks->source : options.from;
     VKFORMER_TRY(chosen, find_languages(marks, tokenizer, from, options.to, chosen));
-    if (marks && chosen.source < 0)
+    if (!marks || marks->names_target) return chosen;  // whose texts may name the target themselves
+    if (chosen.source < 0)
         return Error{ErrorCode::InvalidArgument, "the model translates from many languages: say which one"};
-    if (marks && (marks->starts_target ? chosen.start : chosen.first) < 0)
+    if ((marks->starts_target ? chosen.start : chosen.first) < 0)
         return Error{ErrorCode::InvalidArgument, "the model translates into many languages: say which one"};
     generation.decoder_start = chosen.start;
     generation.rules.forced_first = chosen.first;
@@ -146,7 +148,7 @@ struct Translator::Impl {
 };
 
 Result<std::vector<std::int32_t>> Translator::Impl::marked(const std::string& text, const Languages& chosen) const {
-    if (!marks) return tokenizer->encode(text);
+    if (!marks || chosen.source < 0) return tokenizer->encode(text);
     VKFORMER_TRY(auto ids, tokenizer->encode(text, {.add_special = false}));
     return text::mark_source(*marks, std::move(ids), chosen.source, generation.eos);
 }
@@ -219,7 +221,7 @@ Result<Translator> Translator::load(const std::filesystem::path& folder, const T
     VKFORMER_TRY(auto generation,
                  models::load_generation_config(folder, model->limits().target_len, model->limits().target_vocab));
     VKFORMER_TRY(auto tokenizer, text::load_tokenizer(folder));
-    VKFORMER_TRY(const auto marks, text::read_language_marks(folder));
+    VKFORMER_TRY(const auto marks, text::read_language_marks(folder, *tokenizer));
     VKFORMER_TRY(const Languages languages,
                  of_part(folder.string() + ":", choose_languages(marks, *tokenizer, options, generation)));
     if (options.beams > 0) generation.beams = options.beams;

@@ -156,8 +156,10 @@ Result<std::vector<Heard>> WhisperHearing::write_down(std::span<const std::int32
     std::vector<Heard> results(windows);
     std::vector<std::vector<std::int32_t>> written(windows);  // with the end token, where one came
     std::vector<bool> is_good(windows, false);
+    const auto before =
+        static_cast<std::size_t>(std::ranges::find(given, speech.generation.decoder_start) - given.begin());
     decoding::SpeechRequest request = {.given = {given.begin(), given.end()},
-                                       .max_length = speech.length_for(given.size()),
+                                       .max_length = speech.length_for(given.size(), before),
                                        .seed = options->seed,
                                        .no_speech = speech.no_speech};
     for (const float temperature : options->temperatures) {
@@ -174,7 +176,7 @@ Result<std::vector<Heard>> WhisperHearing::write_down(std::span<const std::int32
             result.compression_ratio = decoding::compression_ratio(result.tokens, vocab);
             result.no_speech = utterances[i].no_speech;
             if (!result.tokens.empty() && result.tokens.back() == speech.generation.eos) result.tokens.pop_back();
-            const bool is_unlikely = result.average_log_prob < *speech.log_prob_threshold;
+            const bool is_unlikely = utterances[i].score < *speech.log_prob_threshold;
             const bool is_silent = is_unlikely && result.no_speech > *speech.no_speech_threshold;
             if (is_silent) {
                 result.tokens.clear();
@@ -184,7 +186,7 @@ Result<std::vector<Heard>> WhisperHearing::write_down(std::span<const std::int32
                 is_silent || (!is_unlikely && !(result.compression_ratio > *speech.compression_ratio_threshold));
         }
         if (std::ranges::find(is_good, false) == is_good.end()) break;
-        ++request.seed;
+        request.seed += speech.generation.beams;  // rows have one each
     }
     if (times_words) VKFORMER_CHECK(align(given, sound_frames, results, written));
     return results;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <type_traits>
 #include <utility>
 
 #include "vkformer/result.hpp"
@@ -13,19 +14,23 @@ namespace vkformer {
 /// destructor: with one, a function of many steps would call as many of them wherever it ends, a third of its code.
 template <class T>
 union Tried {
-    /// The value, until the end of the expression.
-    struct Taken {
-        T& value;
-        ~Taken() { std::destroy_at(&value); }
-    };
-
     Result<T> result;
 
     ~Tried() {}
     bool is_good() const noexcept { return result.has_value_; }
     Failure&& failure() noexcept { return std::move(result.failure_); }
-    Taken take() noexcept { return {result.value_}; }
+    /// By value, so that a reference declared with it lives as long as it does.
+    T take() noexcept(std::is_nothrow_move_constructible_v<T>) {
+        const Dropping at_the_end{*this};
+        return std::move(result.value_);
+    }
     void drop() noexcept { std::destroy_at(&result.value_); }
+
+private:
+    struct Dropping {
+        Tried& tried;
+        ~Dropping() { tried.drop(); }
+    };
 };
 template <>
 union Tried<void> {
@@ -44,11 +49,11 @@ Tried(Result<T>) -> Tried<T>;
 #define VKFORMER_CONCAT_(a, b) a##b
 #define VKFORMER_CONCAT(a, b) VKFORMER_CONCAT_(a, b)
 
-/// VKFORMER_TRY(const auto buffer, Buffer::create(...)): declares the value, no reference to it, or returns the error.
+/// VKFORMER_TRY(const auto buffer, Buffer::create(...)): declares the value or returns the error.
 #define VKFORMER_TRY(declaration, expression)                                                               \
     ::vkformer::Tried VKFORMER_CONCAT(result_, __LINE__){expression};                                       \
     if (!VKFORMER_CONCAT(result_, __LINE__).is_good()) return VKFORMER_CONCAT(result_, __LINE__).failure(); \
-    declaration = std::move(VKFORMER_CONCAT(result_, __LINE__).take().value)
+    declaration = VKFORMER_CONCAT(result_, __LINE__).take()
 
 /// VKFORMER_CHECK(program.submit()): returns the error, if any.
 #define VKFORMER_CHECK(expression)                                      \

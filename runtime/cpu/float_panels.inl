@@ -250,6 +250,8 @@ inline void add_dots(const ProductOperands& o, std::size_t row, std::size_t colu
     for (std::size_t r = 0; r < rows; ++r)
 #pragma GCC unroll 4
         for (std::size_t c = 0; c < columns; ++c) in_memory[r * columns + c] = sums[r][c];
+    for (std::size_t rest = rows * columns; rest < sizeof in_memory / sizeof in_memory[0]; ++rest)
+        in_memory[rest] = TileFloats{};
     add_sums(o, row, rows, column, columns, in_memory, i);
 }
 

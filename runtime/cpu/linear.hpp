@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cassert>
 #include <concepts>
 #include <cstddef>
 #include <span>
@@ -32,6 +33,7 @@ void linear(std::span<const T> x, std::span<const T> weight, std::span<const T> 
 // What a product is added to: the bias, or zeros.
 template <std::floating_point T>
 void begin_linear(std::span<const T> bias, std::size_t out, std::span<T> y) {
+    assert(out > 0);
     const std::size_t rows = y.size() / out;
     parallel_for(rows, slice_of(rows, out), [&](std::size_t first, std::size_t last, std::size_t) {
         for (std::size_t row = first; row < last; ++row)

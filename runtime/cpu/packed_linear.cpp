@@ -16,7 +16,7 @@ namespace vkformer::cpu {
 namespace {
 
 /// Up to so many rows of x go through dot products with packed rows. Making floats of a row in blocks takes about as long as one of those,
-/// and a product with floats less than half; halves become floats on the way, where that was measured (AVX2) once for four rows.
+/// and a product with floats less than half; halves become floats on the way, where that was measured (AVX2, AVX-512) once for four rows.
 std::size_t most_dot_rows(DType dtype) {
     if (is_quantized(dtype)) return 2;
     return float_panel_kernels().rows_in_cache > 0 && packed_kernels(dtype)->dot_four != nullptr ? 12 : 6;

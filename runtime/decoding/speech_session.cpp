@@ -242,14 +242,6 @@ Result<void> SpeechSession::check(const SpeechRequest& request) const {
     return {};
 }
 
-namespace {
-
-double average_of(const Utterance& utterance) {
-    return utterance.log_prob / static_cast<double>(std::max<std::size_t>(utterance.tokens.size(), 1));
-}
-
-}  // namespace
-
 /// What the rows wrote; of those of a window the likeliest.
 Result<std::vector<Utterance>> SpeechSession::collect(Step& step, const SpeechRequest& request) const {
     VKFORMER_TRY(const auto history, read_ints(*step.program, step.graph.states.history));
@@ -265,8 +257,9 @@ Result<std::vector<Utterance>> SpeechSession::collect(Step& step, const SpeechRe
             utterance.log_prob += utterance.log_probs.back();
             if (utterance.tokens.back() == options_.rules.generation.eos) break;
         }
+        utterance.score = utterance.log_prob / static_cast<double>(utterance.tokens.size());
         Utterance& best = utterances[row / options_.beams];
-        if (row % options_.beams == 0 || average_of(utterance) > average_of(best)) best = std::move(utterance);
+        if (row % options_.beams == 0 || utterance.score > best.score) best = std::move(utterance);
     }
     return utterances;
 }
@@ -337,8 +330,10 @@ namespace {
 Utterance utterance_of(const BeamHypothesis& best, std::span<const float> worth, std::size_t positions,
                        std::size_t first, double length_penalty) {
     const auto tokens = static_cast<double>(best.tokens.size());
-    Utterance utterance = {
-        .tokens = best.tokens, .log_probs = {}, .log_prob = best.score * std::pow(tokens, length_penalty)};
+    Utterance utterance = {.tokens = best.tokens,
+                           .log_probs = {},
+                           .log_prob = best.score * std::pow(tokens, length_penalty),
+                           .score = best.score};
     double before = 0;
     for (std::size_t t = 0; t < best.tokens.size(); ++t) {
         const double now = t < best.rows.size() ? worth[best.rows[t] * positions + first + t] : utterance.log_prob;

@@ -39,6 +39,7 @@ struct Utterance {
     std::vector<std::int32_t> tokens;  ///< behind `given`; the end token, where one came, included
     std::vector<double> log_probs;     ///< of each: under the rules, at temperature 1
     double log_prob = 0;               ///< of all of them, summed
+    double score = 0;                  ///< their mean; of a search Σ log p / n^length_penalty, as generate() has it
     double no_speech = 0;              ///< probability of SpeechRequest::no_speech
 };
 

@@ -193,8 +193,9 @@ Result<void> read_timestamps(const Config& config, const SpeechChoice& choice, S
 
 }  // namespace
 
-std::uint32_t SpeechConfig::length_for(std::size_t given) const noexcept {
-    const std::uint64_t wanted = max_new_tokens > 0 ? given + std::uint64_t{max_new_tokens} : max_length;
+std::uint32_t SpeechConfig::length_for(std::size_t given, std::size_t before) const noexcept {
+    const std::uint64_t wanted =
+        max_new_tokens > 0 ? given + std::uint64_t{max_new_tokens} : before + std::uint64_t{max_length};
     return static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, generation.max_steps));
 }
 

@@ -35,8 +35,9 @@ struct SpeechConfig {
     std::vector<AlignmentHead> alignment_heads;  ///< those that look at what is being said; empty: not known
     std::uint32_t median_filter_width = 7;       ///< of their weights over time, odd if check_alignment says nothing
 
-    /// Tokens in all for a decoder that is given `given` of them, at most as many as it has positions.
-    std::uint32_t length_for(std::size_t given) const noexcept;
+    /// Tokens in all for a decoder that is given `given` of them, `before` of which stand before the start token and do not count in a
+    /// folder's max_length; at most as many as it has positions.
+    std::uint32_t length_for(std::size_t given, std::size_t before = 0) const noexcept;
 };
 
 /// What was asked for; empty: what the folder says.
@@ -47,8 +48,8 @@ struct SpeechChoice {
 };
 
 /// generation_config.json of the folder or, without one, what config.json says, as transformers 4.57 reads them for
-/// greedy decoding, and config.json's median_filter_width; return_timestamps is the caller's choice. Errors: FileNotFound, CorruptFile, UnsupportedConfig
-/// (beams, a field that is not known, timestamps of a model that has none), InvalidArgument (a language or task that the
+/// greedy decoding and beam search, and config.json's median_filter_width; return_timestamps is the caller's choice. Errors: FileNotFound, CorruptFile, UnsupportedConfig
+/// (a field that is not known, timestamps of a model that has none), InvalidArgument (a language or task that the
 /// model does not have).
 Result<SpeechConfig> load_speech_config(const std::filesystem::path& folder, std::uint64_t max_positions,
                                         std::uint64_t vocab, const SpeechChoice& choice);

@@ -18,9 +18,19 @@ constexpr std::size_t kMostHints = 8;
 bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
 bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
 
-/// "__de__", "de_DE", "deu_Latn"
+/// The name in MADLAD-400's "<2de>", "<2zh_Latn>"; empty for other pieces.
+std::string_view name_of_target(std::string_view piece) {
+    constexpr std::string_view kBegin = "<2";
+    if (piece.size() < 5 || !piece.starts_with(kBegin) || !piece.ends_with('>')) return {};
+    const std::string_view name = piece.substr(kBegin.size(), piece.size() - kBegin.size() - 1);
+    const std::string_view code = name.substr(0, name.find('_'));
+    return code.size() <= 3 && std::ranges::all_of(code, is_lower) ? name : std::string_view();
+}
+
+/// "__de__", "de_DE", "deu_Latn", "<2de>"
 bool is_language(std::string_view piece) {
     if (piece.size() > 4 && piece.starts_with("__") && piece.ends_with("__")) return true;
+    if (!name_of_target(piece).empty()) return true;
     const std::size_t at = piece.find('_');
     if (at != 2 && at != 3) return false;
     const std::string_view code = piece.substr(0, at), region = piece.substr(at + 1);
@@ -41,7 +51,9 @@ std::string hints(const Tokenizer& tokenizer, std::string_view name) {
         const std::string piece = tokenizer.piece(static_cast<std::int32_t>(id));
         if (!is_language(piece)) continue;
         add(any, any_count, piece);
-        if (piece.starts_with(start) || piece.starts_with("__" + std::string(start))) add(alike, alike_count, piece);
+        if (piece.starts_with(start) || piece.starts_with("__" + std::string(start)) ||
+            name_of_target(piece).starts_with(start))
+            add(alike, alike_count, piece);
     }
     if (any.empty()) return "; its vocabulary has no languages";
     return alike.empty() ? "; it has " + any + ", …" : "; did you mean one of " + alike + "?";
@@ -55,7 +67,8 @@ std::string without_fast(std::string name) {
 
 }  // namespace
 
-Result<std::optional<LanguageMarks>> read_language_marks(const std::filesystem::path& folder) {
+Result<std::optional<LanguageMarks>> read_language_marks(const std::filesystem::path& folder,
+                                                         const Tokenizer& tokenizer) {
     const auto path = folder / "tokenizer_config.json";
     std::error_code ignored;
     if (!std::filesystem::exists(path, ignored)) return std::optional<LanguageMarks>{};
@@ -73,6 +86,8 @@ Result<std::optional<LanguageMarks>> read_language_marks(const std::filesystem::
         marks = {.is_last = true, .starts_target = true, .source = "en_XX"};
     } else if (type == "M2M100Tokenizer") {
         marks.source = "en";
+    } else if (type == "T5Tokenizer" && tokenizer.find("<2en>")) {
+        return std::optional(LanguageMarks{.names_target = true, .source = {}});
     } else {
         return std::optional<LanguageMarks>{};
     }
@@ -81,7 +96,8 @@ Result<std::optional<LanguageMarks>> read_language_marks(const std::filesystem::
 }
 
 Result<std::int32_t> find_language(const Tokenizer& tokenizer, std::string_view name) {
-    for (const std::string& piece : {std::string(name), "__" + std::string(name) + "__"})
+    for (const std::string& piece :
+         {std::string(name), "__" + std::string(name) + "__", "<2" + std::string(name) + ">"})
         if (const auto id = tokenizer.find(piece); id && is_language(piece)) return *id;
     return Error{ErrorCode::InvalidArgument,
                  "the model knows no language \"" + std::string(name) + "\"" + hints(tokenizer, name)};
@@ -92,7 +108,10 @@ std::vector<std::string> list_languages(const Tokenizer& tokenizer) {
     for (std::size_t id = 0; id < tokenizer.vocab_size(); ++id) {
         std::string piece = tokenizer.piece(static_cast<std::int32_t>(id));
         if (!is_language(piece)) continue;
-        languages.push_back(piece.starts_with("__") ? piece.substr(2, piece.size() - 4) : std::move(piece));
+        if (const std::string_view name = name_of_target(piece); !name.empty())
+            languages.emplace_back(name);
+        else
+            languages.push_back(piece.starts_with("__") ? piece.substr(2, piece.size() - 4) : std::move(piece));
     }
     return languages;
 }

@@ -186,6 +186,40 @@ TEST_CASE("words of a search have the probabilities of their tokens", "[api][spe
     }
 }
 
+// transformers' _need_fallback looks at sequences_scores: with a length penalty of 2 a fraction of the tokens' mean.
+TEST_CASE("the threshold on log-probabilities looks at what a search says its text is worth", "[api][speech][beam]") {
+    const auto temperature = [](double penalty) {
+        const FolderOfEntry changed("whisper_times_414", {{"length_penalty", penalty}});
+        TranscriberOptions options = searching("cpu", 4);
+        options.timestamps = false;
+        options.temperatures = {0, 1};
+        options.log_prob_threshold = -0.5;
+        Transcriber transcriber = must(Transcriber::load(changed.folder.path(), options));
+        const auto segment =
+            must(transcriber.transcribe(sound_of("whisper_times_414", {{"clip", "clip0"}}))).segments.at(0);
+        if (segment.temperature == 0) CHECK(segment.average_log_prob < -0.5);
+        return segment.temperature;
+    };
+    CHECK(temperature(1) == 1);
+    CHECK(temperature(2) == 0);
+}
+
+TEST_CASE("a folder's max_length counts nothing of what stands before the start token", "[api][speech]") {
+    const FolderOfEntry changed("whisper_times_414", {});
+    json config = read_json(changed.folder / "generation_config.json");
+    config["max_length"] = 14;
+    std::ofstream(changed.folder / "generation_config.json") << config.dump();
+    TranscriberOptions options = searching("cpu", 1);
+    options.timestamps = false;
+    const auto samples = sound_of("whisper_times_414", {{"clip", "clip0"}});
+    Transcriber transcriber = must(Transcriber::load(changed.folder.path(), options));
+    CHECK(must(transcriber.transcribe(samples)).segments.at(0).tokens.size() == 10);
+    must(transcriber.choose_prompt("The cat, der Hund, nous voyons la mer. The cat, der Hund, nous voyons la mer."));
+    const auto behind = must(transcriber.transcribe(samples)).segments.at(0).tokens.size();
+    CHECK(behind > 0);
+    CHECK(behind <= 10);
+}
+
 TEST_CASE("of several draws the likeliest is taken", "[api][speech][beam]") {
     const auto worth = [&](std::uint32_t beams) {
         TranscriberOptions options = searching("cpu", beams);

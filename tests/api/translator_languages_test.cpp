@@ -5,10 +5,12 @@
 #include <nlohmann/json.hpp>
 
 #include "support/backends.hpp"
+#include "support/files.hpp"
 #include "support/goldens.hpp"
 #include "support/must.hpp"
 #include "support/temporary_folder.hpp"
 #include "text/languages.hpp"
+#include "text/tokenizer.hpp"
 #include "vkformer/translator.hpp"
 
 namespace vkformer::tests {
@@ -17,7 +19,7 @@ namespace {
 using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;
 
-const std::filesystem::path kNllbTexts = goldens_dir() / "nllb_texts";
+const std::filesystem::path kNllbTexts = goldens_dir() / "nllb_texts", kMadladTexts = goldens_dir() / "madlad_texts";
 
 TranslatorOptions translator_options(const std::string& device, const std::string& from, const std::string& to) {
     TranslatorOptions options;
@@ -101,6 +103,40 @@ TEST_CASE("texts of several languages are translated together", "[api][languages
     CHECK_FALSE(many.check(unknown[1]));
 }
 
+TEST_CASE("MADLAD's sources name the language of their translations", "[api][languages][golden]") {
+    const std::string device = GENERATE_COPY(from_range(device_names()));
+    const json entries = read_json(kMadladTexts / "golden.json");
+    REQUIRE(entries.size() > 6);
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+        if (device != "cpu" && i % 5 != 0) continue;
+        const json& entry = entries[i];
+        CAPTURE(device, entry.dump());
+        TranslatorOptions options = translator_options(device, "", entry["to"]);
+        options.beams = entry["beams"];
+        options.max_length = 14;
+        Translator translator = must(Translator::load(kMadladTexts, options));
+        const std::string text = entry["text"], to = entry["to"];
+        auto tokens = entry["tokens"].get<std::vector<std::int32_t>>();
+        tokens.erase(tokens.begin());  // what the decoder starts with
+        const std::vector<PrefixedText> texts = {
+            {.text = text}, {.text = text, .from = "en"}, {.text = text, .to = to == "de" ? "fr" : "de"}};
+        const auto found = must(translator.translate(texts));
+        CHECK(found[0].tokens == tokens);
+        CHECK(found[0].text == entry["translation"].get<std::string>());
+        CHECK(found[1].tokens == tokens);
+        CHECK(found[2].tokens != tokens);
+        options.to.clear();
+        Translator named = must(Translator::load(kMadladTexts, options));
+        const std::string own = "<2" + to + "> " + text;
+        CHECK(must(named.translate({&own, 1}))[0].tokens == tokens);
+    }
+    const auto unknown = Translator::load(kMadladTexts, translator_options("cpu", "", "sv"));
+    REQUIRE_FALSE(unknown);
+    CHECK_THAT(unknown.error().message, ContainsSubstring("no language \"sv\"; it has <2de>, <2fr>"));
+    CHECK(text::list_languages(*must(text::load_tokenizer(kMadladTexts))) ==
+          std::vector<std::string>{"de", "fr", "en", "zh_Latn"});
+}
+
 TEST_CASE("a language that is missing or unknown is an error", "[api][languages][errors]") {
     CHECK_THAT(refused_languages("eng_Latn", "").message, ContainsSubstring("say which one"));
     const Error unknown = refused_languages("eng_Latn", "de");
@@ -116,9 +152,11 @@ TEST_CASE("a language that is missing or unknown is an error", "[api][languages]
 
 TEST_CASE("where the marks of a language stand depends on the tokenizer's class", "[text][languages]") {
     const TemporaryFolder folder;
+    const auto tokenizer = must(text::load_tokenizer(kNllbTexts)),
+               names_targets = must(text::load_tokenizer(kMadladTexts));
     const auto marks = [&](const std::string& config) {
         std::ofstream(folder.path() / "tokenizer_config.json") << config;
-        return must(text::read_language_marks(folder.path()));
+        return must(text::read_language_marks(folder.path(), *tokenizer));
     };
     using Ids = std::vector<std::int32_t>;
     const auto nllb = marks(R"({"tokenizer_class": "NllbTokenizerFast", "src_lang": "fra_Latn"})");
@@ -132,7 +170,8 @@ TEST_CASE("where the marks of a language stand depends on the tokenizer's class"
     CHECK_FALSE(marks(R"({"tokenizer_class": "MBart50Tokenizer"})")->starts_target);
     CHECK(marks(R"({"tokenizer_class": "M2M100Tokenizer"})")->source == "en");
     CHECK_FALSE(marks(R"({"tokenizer_class": "T5Tokenizer"})"));
-    CHECK_FALSE(must(text::read_language_marks(folder.path() / "nowhere")));
+    CHECK_FALSE(must(text::read_language_marks(folder.path() / "nowhere", *tokenizer)));
+    CHECK(must(text::read_language_marks(folder.path(), *names_targets))->names_target);
 }
 
 }  // namespace vkformer::tests

@@ -204,7 +204,8 @@ void add_bench_model(CLI::App& bench, Action& action) {
     options->model.add(command);
     command.add_option("--batch", options->batch, "Sequences")->check(CLI::Range(1u, 1024u))->capture_default_str();
     command
-        .add_option("-b,--beams", options->beams, "Beams (default: what the folder of an encoder–decoder says, else 1)")
+        .add_option("-b,--beams", options->beams,
+                    "Beams (default: what the folder of an encoder–decoder or a Whisper says, else 1)")
         ->check(CLI::Range(1u, graph::kMaxBeams));
     command
         .add_option("--length", options->length,

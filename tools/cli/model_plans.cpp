@@ -134,8 +134,15 @@ Result<Plans> plans_of_kind(const models::Opened<models::Decoder>& opened, const
 Result<Plans> plans_of_kind(const models::Opened<models::SpeechModel>& opened, const PlanOptions& options) {
     VKFORMER_TRY(const auto speech, opened.load());
     if (speech.ctc) return plans_of_kind<models::SpeechModel>(opened, options);
-    VKFORMER_TRY(auto plans, speech_plans_of(*speech.model, options));
-    if (options.every_program && options.beams <= 1) {
+    PlanOptions wanted = options;
+    if (wanted.beams == 0) {
+        const auto limits = speech.model->limits();
+        VKFORMER_TRY(const auto config, models::load_speech_config(opened.path, limits.target_len, limits.target_vocab,
+                                                                   {.timestamps = false}));
+        wanted.beams = config.generation.beams;
+    }
+    VKFORMER_TRY(auto plans, speech_plans_of(*speech.model, wanted));
+    if (options.every_program && wanted.beams <= 1) {
         VKFORMER_TRY(auto more, speech_plans_of(*speech.model, as_search(options)));
         append(plans, std::move(more));
     }

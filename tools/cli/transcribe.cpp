@@ -11,6 +11,7 @@
 #include "cli.hpp"
 #include "core/paths.hpp"
 #include "core/try.hpp"
+#include "graph/builders.hpp"
 #include "sound/subtitles.hpp"
 #include "sound_file.hpp"
 #include "vad_options.hpp"
@@ -153,7 +154,7 @@ void add_rules(CLI::App& command, TranscribeCommand& options) {
             "-b,--beams", options.beams,
             "Beams of the search at temperature 0, and draws at others, of which the likeliest is taken (default: "
             "what the model folder says, else 1)")
-        ->check(CLI::Range(1u, 32u));
+        ->check(CLI::Range(1u, graph::kMaxBeams));
     command.add_option("--compression-ratio-threshold", options.compression_ratio_threshold,
                        "Text above it repeats itself (default: what the model folder says, else 1.35; inf: never)");
     command.add_option("--logprob-threshold", options.log_prob_threshold,

@@ -9,18 +9,18 @@ import time
 from journal import Journal
 from machine import Place
 from measure import card, head, rounded
-from random_hearing import END
+from random_hearing import END, GIVEN
 from translation import KINDS, RUNS, in_turns
 
 TOKENS = 64  # that are written of a window
 BEAMS = (1, 5)
-GIVEN = [50_258, 50_259, 50_359, 50_363]  # start, English, transcribe, no times
 
 
 def ours(place, options, folder, beams):
     """Seconds of the encoder's run, and of the decoder's for a token."""
     report = json.loads(place.run(options.vkformer, "bench", "model", "-q", "--json", "-m", folder, "-d", options.device, "--runs", RUNS, "--beams", beams,
                                   "--steps", TOKENS, cache=options.cache, **place.threads(options.device)))
+    assert report["given_tokens"] == len(GIVEN)
     return report["encoder_seconds"]["median"], report["decoder_seconds"]["median"] / TOKENS
 
 

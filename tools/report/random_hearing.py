@@ -11,6 +11,7 @@ import pathlib
 
 VOCABULARY = 51_865
 END = 50_257
+GIVEN = [50_258, 50_259, 50_359, 50_363]  # to the decoder: start, English, transcribe, no times
 NAMES = {END: "<|endoftext|>", 50_258: "<|startoftranscript|>", 50_259: "<|en|>", 50_358: "<|translate|>", 50_359: "<|transcribe|>", 50_362: "<|nospeech|>",
          50_363: "<|notimestamps|>"}
 
@@ -34,9 +35,11 @@ def write(folder):
     from transformers import WhisperConfig, WhisperForConditionalGeneration
 
     torch.manual_seed(0)
-    config = WhisperConfig(vocab_size=VOCABULARY, num_mel_bins=80, d_model=512, encoder_layers=6, decoder_layers=6, encoder_attention_heads=8,
+    config = WhisperConfig(bos_token_id=END, eos_token_id=END, pad_token_id=END, decoder_start_token_id=GIVEN[0], vocab_size=VOCABULARY, num_mel_bins=80, d_model=512, encoder_layers=6, decoder_layers=6, encoder_attention_heads=8,
                            decoder_attention_heads=8, encoder_ffn_dim=2048, decoder_ffn_dim=2048)
     model = WhisperForConditionalGeneration(config).eval()
+    model.generation_config.update(is_multilingual=True, lang_to_id={"<|en|>": GIVEN[1]}, task_to_id={"transcribe": GIVEN[2]}, language="en",
+                                   task="transcribe", no_timestamps_token_id=GIVEN[3])
     model.save_pretrained(folder)
     return model
 

@@ -45,11 +45,11 @@ bool TranslationLanguages::take(const std::string& from, const std::string& to) 
 Result<TranslationLanguages> TranslationModel::languages_of(const std::string& name, const std::filesystem::path& path,
                                                             const ModelOptions& options) {
     const auto said = options.languages.find(name);
-    VKFORMER_TRY(const auto marks, text::read_language_marks(path));
+    VKFORMER_TRY(const auto tokenizer, text::load_tokenizer(path));
+    VKFORMER_TRY(const auto marks, text::read_language_marks(path, *tokenizer));
     if (marks) {
         if (said != options.languages.end())
             return Error{ErrorCode::InvalidArgument, name + " is a model of many languages: clients choose among them"};
-        VKFORMER_TRY(const auto tokenizer, text::load_tokenizer(path));
         const auto all = text::list_languages(*tokenizer);
         if (all.empty()) return Error{ErrorCode::CorruptFile, path.string() + " has no languages in its vocabulary"};
         return TranslationLanguages{all, all, true};
