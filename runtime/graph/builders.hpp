@@ -111,6 +111,14 @@ Result<Value> layer_norm(Graph& graph, Value x, Value gain, Value bias, float ep
 /// gain_offset 1 is Gemma's way of storing gains. The passes fuse a preceding add into the node. Zhang and Sennrich 2019, eq. 4.
 Result<Value> rms_norm(Graph& graph, Value x, Value gain, float eps, float gain_offset = 0);
 
+/// y = max(x − mean(x) − deviations · sqrt(var(x)), 0) over the last dimension, biased variance: of a row of normally distributed x about the
+/// part Φ(−deviations) is left, as with a top k that sorts nothing (Gemma 3n's sparse gates). x float [… , dim] → the same.
+Result<Value> gaussian_top_k(Graph& graph, Value x, float deviations);
+
+/// y = x · sqrt(mean(like²) / max(mean(x²), least)) over the last dimension: x with the magnitude of `like`. Both float, equal shapes and
+/// dtypes; least > 0.
+Result<Value> match_magnitude(Graph& graph, Value x, Value like, float least);
+
 // ---- attention ------------------------------------------------------------------------------------------------------
 // query [batch, query_len, heads, head_dim], key [batch, key_len, kv_heads, head_dim], value [batch, key_len, kv_heads,
 // value_dim]: the layout in which projections come, so that nothing is ever transposed; heads is a multiple of kv_heads and

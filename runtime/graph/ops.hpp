@@ -231,6 +231,20 @@ struct RmsNorm {
     }
 };
 
+/// y = max(x − mean(x) − bound · deviation(x), 0) of each row or, with `like`, x as long as the rows of that: x · sqrt(mean(like²) /
+/// max(mean(x²), bound)).
+struct RowMoments {
+    static constexpr std::string_view kName = "row_moments";
+    static constexpr bool kIsRowWise = true;
+    Value x, like, y;
+    float bound = 0;
+    static void operands(auto& self, auto&& visit) {
+        visit("x", self.x, Access::read);
+        visit("like", self.like, Access::read);
+        visit("y", self.y, Access::write);
+    }
+};
+
 /// Which two elements of a head are turned together.
 enum class RopePairing : std::uint8_t {
     interleaved,  ///< 2k and 2k + 1: Su et al. 2021, GPT-J
@@ -805,8 +819,8 @@ struct BeamStep {
 // clang-format off
 #define VKFORMER_OPS(X)                                                                                                \
     X(Embedding) X(PositionalEmbedding) X(Patchify) X(Linear) X(ExpertLinear) X(Activate) X(SoftCap) X(Add) X(Concat)  \
-    X(LayerNorm) X(RmsNorm) X(Rope) X(GatedActivation) X(RelativeBias) X(RelativeScores) X(AttentionScores)            \
-    X(AdditiveScores) X(MaskedSoftmax) X(LocalSoftmax) X(WeightedSum) X(Attention) X(DecodeAttention)                  \
+    X(LayerNorm) X(RmsNorm) X(RowMoments) X(Rope) X(GatedActivation) X(RelativeBias) X(RelativeScores)                 \
+    X(AttentionScores) X(AdditiveScores) X(MaskedSoftmax) X(LocalSoftmax) X(WeightedSum) X(Attention) X(DecodeAttention)\
     X(RecurrentLayer) X(RecurrentCell) X(ShortConvolution) X(GatedDeltaRule) X(SelectiveScan) X(CacheAppend)           \
     X(SplitQkv) X(CacheReorder) X(Pool) X(LogSoftmax) X(ArgMax) X(TopK) X(RouteTopK) X(Sample) X(MaskLogits)           \
     X(MaskTimestamps) X(CountTokens) X(Penalize) X(BiasSequences) X(GreedyStep) X(BeamStep)

@@ -24,11 +24,32 @@ TEST_CASE("builders of decoder-only models infer shapes and dtypes", "[builders]
     };
     check(rms_norm(g, in(f16, {2, 3, 5}), in(f16, {5}), 1e-6f, 1), f16, {2, 3, 5});
     check(rms_norm(g, in(f32, {5}), {}, 0), f32, {5});
+    check(gaussian_top_k(g, in(f16, {2, 3, 5}), 1.6f), f16, {2, 3, 5});
+    check(match_magnitude(g, in(f32, {5}), in(f32, {5}), 1e-5f), f32, {5});
     check(rope(g, in(f16, {2, 3, 4, 8}), in(f32, {3, 8}), {}, RopePairing::halves), f16, {2, 3, 4, 8});
     check(rope(g, in(f32, {2, 3, 4, 9}), in(f32, {1, 2}), in(i32, {2}), RopePairing::interleaved), f32, {2, 3, 4, 9});
     check(gated_activation(g, in(f16, {2, 3, 8}), in(f16, {2, 3, 8}), Activation::silu), f16, {2, 3, 8});
     check(gated_activation(g, in(f32, {2, 3, 8}), {}, Activation::gelu_tanh), f32, {2, 3, 4});
     check(gated_activation(g, in(f32, {2}), {}, Activation::none), f32, {1});
+}
+
+TEST_CASE("gaussian_top_k and match_magnitude refuse what does not fit", "[builders]") {
+    Inputs in;
+    Graph& g = in.graph;
+    const Value x = in(f32, {4, 6});
+    CHECK_REFUSED(in, gaussian_top_k(g, in(i32, {4}), 0), kDtype,
+                  "gaussian_top_k: x has dtype i32, expected f32 or f16");
+    CHECK_REFUSED(in, gaussian_top_k(g, in(f32, {}), 0), kShape,
+                  "gaussian_top_k: x has shape [], expected at least 1 dimension");
+    CHECK_REFUSED(in, gaussian_top_k(g, x, std::numeric_limits<float>::infinity()), kInvalid,
+                  "gaussian_top_k: deviations are infinite or no number");
+    CHECK_REFUSED(in, match_magnitude(g, x, {}, 1), kInvalid, "match_magnitude: like is absent");
+    CHECK_REFUSED(in, match_magnitude(g, x, in(f32, {4, 5}), 1), kShape,
+                  "match_magnitude: like has shape [4, 5], expected [4, 6] (as x)");
+    CHECK_REFUSED(in, match_magnitude(g, x, in(f16, {4, 6}), 1), kDtype,
+                  "match_magnitude: like has dtype f16, expected f32 (as x)");
+    CHECK_REFUSED(in, match_magnitude(g, x, x, 0), kInvalid,
+                  "match_magnitude: least is 0.000000, expected a positive number");
 }
 
 TEST_CASE("rms_norm refuses what does not fit", "[builders]") {

@@ -65,6 +65,31 @@ Result<Case> rms_norm_case(const Family::Dims& shape, const Types& types) {
                 }};
 }
 
+template <bool kHasLike>
+Result<Case> row_moments_case(const Family::Dims& shape, const Types& types) {
+    const DType dtype = types.x;
+    const double elements = static_cast<double>(shape[0] * shape[1]);
+    return Case{.op = kHasLike ? "match_magnitude" : "gaussian_top_k",
+                .shape = to_text(shape),
+                .dtype = types.name(),
+                // two squares, two sums, a product; or sum; difference, square, sum; difference, maximum
+                .work = {.flops = (kHasLike ? 5 : 6) * elements,
+                         .read = bytes_of(dtype, (kHasLike ? 2 : 1) * elements),
+                         .written = bytes_of(dtype, elements)},
+                .build = [=](CaseBuilder& b) -> Result<void> {
+                    VKFORMER_TRY(const auto x, b.input("x", dtype, {shape[0], shape[1]}));
+                    Value y;
+                    if (kHasLike) {
+                        VKFORMER_TRY(const auto like, b.input("like", dtype, {shape[0], shape[1]}, 3));
+                        VKFORMER_TRY(y, graph::match_magnitude(b.graph, x, like, 1e-5f));
+                    } else {
+                        VKFORMER_TRY(y, graph::gaussian_top_k(b.graph, x, 0.5f));
+                    }
+                    b.result(y);
+                    return {};
+                }};
+}
+
 }  // namespace
 
 void add_norm_cases(std::vector<Family>& families) {
@@ -97,6 +122,20 @@ void add_norm_cases(std::vector<Family>& families) {
                         .types = floats,
                         .compiled = {{{512, 4096}, floats}},
                         .make = rms_norm_case<Form::with_sum>});
+    families.push_back({.name = "gaussian_top_k",
+                        .op = "row_moments",
+                        .dims = "rows x width",
+                        .types = floats,
+                        .shapes = {{1, 8192}, {512, 8192}},
+                        .gpu_shapes = {{4096, 16384}},
+                        .make = row_moments_case<false>});
+    families.push_back({.name = "match_magnitude",
+                        .op = "row_moments",
+                        .dims = "rows x width",
+                        .types = floats,
+                        .shapes = {{512, 2048}},
+                        .gpu_shapes = {{4096, 2048}},
+                        .make = row_moments_case<true>});
 }
 
 }  // namespace vkformer::cases
