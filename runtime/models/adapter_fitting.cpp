@@ -37,7 +37,9 @@ std::vector<Group> groups_of(DecoderWeights::Layer& layer) {
             {&layer.gate, &layer.up},
             {&layer.down},
             {&layer.embedding_gate},
-            {&layer.embedding_output}};
+            {&layer.embedding_output},
+            {&layer.streams.left},
+            {&layer.streams.right}};
 }
 
 std::vector<Group> groups_of(EncoderLayerWeights& layer) {
@@ -354,6 +356,8 @@ Result<Decoder> with_adapters(const Opened<Decoder>& opened, const Decoder& mode
     DecoderWeights weights = model.weights();
     std::vector<Group> groups = {{&weights.lm_head}};
     for (LayerEmbeddings& part : weights.layer_embeddings) groups.push_back({&part.projection});
+    for (auto* const streams : {&weights.stream_inputs, &weights.stream_outputs})
+        for (Projection& one : *streams) groups.push_back({&one});
     VKFORMER_CHECK(
         Fitting(opened.gguf(), opened.files, adapters, weights, with_layers(std::move(groups), weights.layers)).run());
     Decoder adapted(model.config(), std::move(weights));

@@ -111,6 +111,8 @@ struct DecoderConfig {
     SelectiveScan scan;      ///< likewise
     std::uint32_t taps = 0;  ///< of the convolutions of layers that have one: tokens that each output sees
 
+    /// Hidden states of a token (AltUp: StreamWeights). What keeps a layer's hidden state keeps the first.
+    std::uint32_t streams = 1;
     bool is_causal = true;  ///< a token sees none behind it; false: that of an encoder, for add_encoding alone
     /// "encoder.", before the names of what the graph has of the model: of one of two in a graph.
     std::string scope = {};
@@ -201,8 +203,25 @@ struct LatentWeights {
 /// of (norm'(projection(h)) + table[token]) / √2 for the token's embedding h. Here they are of some layers that follow each other, for a
 /// table of all is longer than devices' buffers.
 struct LayerEmbeddings {
-    TensorData table;       ///< [vocab_size, layers · width]
+    TensorData table;       ///< [tokens, layers · width]; Gemma 3n's has none for what stands for images and sounds
     Projection projection;  ///< [layers · width, hidden_size]
+};
+
+/// AltUp (Baykal et al. 2023) and LAuReL (Menghani et al. 2024), as Gemma 3n has them, of norms before. With m(x) = tanh(router(norm(x))),
+/// of the n hidden states h_i of a token and what the layer before has added to all but the first, e:
+///   p_i = Σ_j (predict · m(h_0) + predict_bias)_ij [h | e]_j
+///   y = (p_0 + attention(z) + z + laurel_norm(right(left(z)))) / √2,  z = attention_norm(p_0),  y ← y + feed_forward(y)
+///   h_i ← Σ_j (correct · m(y) + correct_bias)_ij [p | y]_j
+/// and e is what the layer's embeddings make of scale · h_0.
+struct StreamWeights {
+    NormWeights norm;   ///< [hidden_size]
+    TensorData router;  ///< [n, hidden_size]
+    /// f32, [n · n, n] of the first layer, [n · (n + 1), n] of others, and so much bias.
+    TensorData predict, predict_bias;
+    TensorData correct, correct_bias;  ///< f32, [n · (n + 1), n] and [n · (n + 1)]
+    TensorData scale;                  ///< [1, hidden_size], optional
+    Projection left, right;            ///< [rank, hidden_size] and back
+    NormWeights laurel_norm;
 };
 
 /// Of a layer with a state, what others do not have.
@@ -249,7 +268,9 @@ struct DecoderWeights : AdapterSet {
         NormWeights feed_forward_post_norm;  ///< optional
         Projection embedding_gate, embedding_output;  ///< of per-layer embeddings; optional
         NormWeights embedding_norm;
-        float scale = 1;  ///< of the hidden state behind the layer
+        float scale = 1;                   ///< of the hidden state behind the layer
+        StreamWeights streams;             ///< of a model with several
+        std::optional<float> gate_cutoff;  ///< gates go through graph::gaussian_top_k with so many deviations
     };
     TensorData embedding;  ///< [vocab_size, hidden_size]
     TensorData positions;  ///< [max_positions, hidden_size] of learned positions; empty bytes: none
@@ -257,6 +278,9 @@ struct DecoderWeights : AdapterSet {
     NormWeights embedding_norm;  ///< optional
     std::vector<LayerEmbeddings> layer_embeddings;  ///< of all layers, or none
     NormWeights layer_embedding_norm;               ///< [width], of their projections
+    /// Of several streams, [hidden_size, hidden_size] for each but the first, what they begin as, and what becomes of them at the end: both
+    /// with the first one's magnitude. The last hidden state is their mean.
+    std::vector<Projection> stream_inputs, stream_outputs;
     std::vector<Layer> layers;
     NormWeights final_norm;  ///< optional
     /// weight: the embedding's own bytes, where both are tied; none: a model for add_encoding alone

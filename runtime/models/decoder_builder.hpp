@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/// How a decoder becomes nodes of a graph: defined, by subjects, in decoder_layers.cpp, decoder_attention.cpp, decoder_states.cpp and
-/// decoder_experts.cpp.
+/// How a decoder becomes nodes of a graph: defined, by subjects, in decoder_layers.cpp, decoder_attention.cpp, decoder_states.cpp,
+/// decoder_experts.cpp and decoder_streams.cpp.
 #pragma once
 
 #include <cstdint>
@@ -98,6 +98,20 @@ private:
     bool can_join(std::initializer_list<const Projection*> parts) const;
     Result<graph::Value> project_joined(std::string_view what, std::initializer_list<const Projection*> parts,
                                         graph::Value x, std::optional<DType> result = {});
+
+    // Several hidden states of a token (decoder_streams.cpp).
+
+    /// What the streams of a token with this embedding begin as.
+    Result<void> open_streams(graph::Value x);
+    /// The hidden state that the streams end as; x is the first of them.
+    Result<graph::Value> close_streams(graph::Value x);
+    /// The first stream behind the layer, of that before it.
+    Result<graph::Value> layer_of_streams(std::size_t index, graph::Value x, graph::Value starts);
+    /// One of the streams [rows, len, streams · hidden_size].
+    Result<graph::Value> stream(graph::Value streams, std::size_t index);
+    /// Weighted sums of `vectors` [rows, len, n · hidden_size], one for each stream, by weights that are x's.
+    Result<graph::Value> mix_streams(std::string_view what, const TensorData& weights, const TensorData& bias,
+                                     const StreamWeights& w, graph::Value x, graph::Value vectors);
 
     // Attention (decoder_attention.cpp).
 
@@ -197,6 +211,7 @@ private:
     std::vector<graph::Value> rope_tables_;       // absent until a layer needs them
     std::vector<KeysValues> keys_values_;         // of each layer, or its caches
     std::vector<graph::Value> layer_embeddings_;  // of each of their parts, [tokens · layers of it, width]
+    graph::Value streams_, added_;                // all, and what all but the first still get added
     AdapterProducts adapters_;
     std::vector<graph::Value> caches_;
     LayerValues kept_;

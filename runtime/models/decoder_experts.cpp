@@ -180,14 +180,17 @@ Result<Value> Decoder::Builder::dense(const DecoderWeights::Layer& w, Value x) {
 }
 
 Result<Value> Decoder::Builder::gated(const DecoderWeights::Layer& w, Value x) {
-    if (can_join({&w.gate, &w.up})) {
+    if (!w.gate_cutoff && can_join({&w.gate, &w.up})) {
         VKFORMER_TRY(const Value both, project_joined("gate_up", {&w.gate, &w.up}, x));
         graph_.set_scope(name_ + ".feed_forward");
         return graph::gated_activation(graph_, both, {}, config_.activation);
     }
     VKFORMER_TRY(const Value up, project("up", w.up, x));
-    VKFORMER_TRY(const Value gate, project("gate", w.gate, x));
+    VKFORMER_TRY(Value gate, project("gate", w.gate, x));
     graph_.set_scope(name_ + ".feed_forward");
+    if (w.gate_cutoff) {
+        VKFORMER_TRY(gate, graph::gaussian_top_k(graph_, gate, *w.gate_cutoff));
+    }
     return graph::gated_activation(graph_, gate, up, config_.activation);
 }
 

@@ -61,12 +61,13 @@ Result<Value> Decoder::Builder::embed(Value tokens, Value starts, Value types) {
 }
 
 Result<Value> Decoder::Builder::layers(Value x, Value starts) {
+    if (config_.streams > 1) VKFORMER_CHECK(open_streams(x));
     for (std::size_t index = 0; index < config_.layers.size(); ++index) {
         if (layout_.layers.hidden) VKFORMER_CHECK(keep_hidden(x));
         VKFORMER_TRY(x, layer(index, x, starts));
     }
     if (layout_.layers.attention) kept_.attention.resize(config_.layers.size());
-    return x;
+    return config_.streams > 1 ? close_streams(x) : x;
 }
 
 Result<DecoderPass> Decoder::Builder::finish(Value x, Logits wanted) {
@@ -86,6 +87,7 @@ Result<DecoderPass> Decoder::Builder::finish(Value x, Logits wanted) {
 
 Result<Value> Decoder::Builder::layer(std::size_t index, Value x, Value starts) {
     name_ = config_.scope + "layers." + std::to_string(index);
+    if (config_.streams > 1) return layer_of_streams(index, x, starts);
     if (config_.norm_place == NormPlace::behind) return layer_normed_behind(index, x, starts);
     return config_.is_parallel ? layer_parallel(index, x, starts) : layer_normed_before(index, x, starts);
 }

@@ -234,9 +234,11 @@ Result<DecoderConfig> read_sizes(const Config& config, const SizeDefaults& defau
     DecoderConfig c;
     VKFORMER_TRY(c.vocab_size, config.unsigned_integer("vocab_size", {.min = 1, .max = 1u << 24}));
     VKFORMER_TRY(c.hidden_size, config.unsigned_integer("hidden_size", count));
-    VKFORMER_TRY(c.intermediate_size,
-                 config.unsigned_integer("intermediate_size",
-                                         {.fallback = defaults.intermediate_size, .min = 1, .max = 1u << 20}));
+    if (defaults.intermediate_size != 0u) {
+        VKFORMER_TRY(c.intermediate_size,
+                     config.unsigned_integer("intermediate_size",
+                                             {.fallback = defaults.intermediate_size, .min = 1, .max = 1u << 20}));
+    }
     VKFORMER_TRY(c.heads, config.unsigned_integer("num_attention_heads", count));
     const std::uint32_t kv_heads = defaults.kv_heads > 0 ? defaults.kv_heads : c.heads;
     VKFORMER_TRY(c.kv_heads,

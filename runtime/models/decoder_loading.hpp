@@ -33,6 +33,7 @@ Result<DecoderParts> load_qwen(const formats::Config& config, const formats::Wei
 Result<DecoderParts> load_gemma(const formats::Config& config,
                                 const formats::Weights& weights);  // Gemma 1, 2, 3 (text)
 Result<DecoderParts> load_gemma4(const formats::Config& config, const formats::Weights& weights);  // its text part
+Result<DecoderParts> load_gemma3n(const formats::Config& config, const formats::Weights& weights);  // its text part
 Result<DecoderParts> load_phi3(const formats::Config& config, const formats::Weights& weights);
 Result<DecoderParts> load_gpt2(const formats::Config& config, const formats::Weights& weights);
 Result<DecoderParts> load_gpt_neox(const formats::Config& config, const formats::Weights& weights);  // GPT-NeoX, Pythia
@@ -78,7 +79,7 @@ struct SizeDefaults {
     std::uint32_t positions = 2048;
     std::uint32_t head_dim = 0;                           ///< 0: hidden_size / num_attention_heads
     std::uint32_t kv_heads = 0;                           ///< 0: num_attention_heads
-    std::optional<std::uint32_t> intermediate_size = {};  ///< none: it has to be said
+    std::optional<std::uint32_t> intermediate_size = {};  ///< none: it has to be said; 0: the caller reads it
     std::optional<std::uint32_t> layers = {};             ///< likewise
 };
 /// The sizes under their usual names: vocab_size, hidden_size, intermediate_size, num_hidden_layers, num_attention_heads,

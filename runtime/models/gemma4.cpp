@@ -39,12 +39,6 @@ constexpr Gemma4Names kFolderNames = {.table = "embed_tokens_per_layer.weight",
                                       .router_scale = "router.scale",
                                       .expert_scales = "router.per_expert_scale"};
 
-/// What the layers' weights follow from besides the DecoderConfig.
-struct Gemma4Layout {
-    bool attention_bias = false, keys_are_values = false, doubles_shared = false;
-    std::uint32_t embedding_width = 0;  ///< of a layer's embeddings; 0: there are none
-};
-
 Result<void> read_gemma4_windows(const Config& config, DecoderConfig& c) {
     VKFORMER_TRY(const auto window,
                  config.unsigned_integer("sliding_window", {.fallback = 512, .min = 1, .max = 1u << 28}));
@@ -115,24 +109,6 @@ Result<void> read_gemma4_experts(const Config& config, DecoderConfig& c) {
     return {};
 }
 
-Result<void> read_gemma4_attention(const WeightReader& read, const DecoderConfig& c, const Gemma4Layout& layout,
-                                   const std::string& name, const DecoderConfig::Layer& layer,
-                                   DecoderWeights::Layer& l) {
-    const std::uint64_t d = c.hidden_size, head = c.head_dim_of(layer), width = c.heads * head,
-                        kv_width = c.kv_heads_of(layer) * head;
-    const bool has_bias = layout.attention_bias;
-    VKFORMER_TRY(l.query, read.projection(name + "q_proj", width, d, has_bias));
-    VKFORMER_TRY(l.query_norm, read.norm(name + "q_norm", head));
-    VKFORMER_TRY(l.output, read.projection(name + "o_proj", d, width, has_bias));
-    if (layer.shared_cache) return {};
-    VKFORMER_TRY(l.key, read.projection(name + "k_proj", kv_width, d, has_bias));
-    VKFORMER_TRY(l.key_norm, read.norm(name + "k_norm", head));
-    if (!layout.keys_are_values || layer.window > 0) {
-        VKFORMER_TRY(l.value, read.projection(name + "v_proj", kv_width, d, has_bias));
-    }
-    return {};
-}
-
 Result<void> read_gemma4_layer(const WeightReader& read, const DecoderConfig& c, const Gemma4Layout& layout,
                                std::size_t index, DecoderWeights::Layer& l) {
     const std::string layer = "layers." + std::to_string(index) + ".", mlp = layer + "mlp.";
@@ -184,11 +160,29 @@ Result<DecoderParts> load_gemma4_text(const Config& config, const formats::Weigh
     VKFORMER_TRY(const auto rows, config.unsigned_integer("vocab_size_per_layer_input",
                                                           {.fallback = 262144, .min = 1, .max = 1u << 28}));
     if (rows != c.vocab_size) return config.unsupported("vocab_size_per_layer_input", "as many as vocab_size");
-    VKFORMER_CHECK(read_layer_embeddings(read, c, kFolderNames, own.embedding_width, parts.weights));
+    VKFORMER_CHECK(read_layer_embeddings(read, c, kFolderNames, own.embedding_width, rows, parts.weights));
     return parts;
 }
 
 }  // namespace
+
+Result<void> read_gemma4_attention(const WeightReader& read, const DecoderConfig& c, const Gemma4Layout& layout,
+                                   const std::string& name, const DecoderConfig::Layer& layer,
+                                   DecoderWeights::Layer& l) {
+    const std::uint64_t d = c.hidden_size, head = c.head_dim_of(layer), width = c.heads * head,
+                        kv_width = c.kv_heads_of(layer) * head;
+    const bool has_bias = layout.attention_bias;
+    VKFORMER_TRY(l.query, read.projection(name + "q_proj", width, d, has_bias));
+    VKFORMER_TRY(l.query_norm, read.norm(name + "q_norm", head));
+    VKFORMER_TRY(l.output, read.projection(name + "o_proj", d, width, has_bias));
+    if (layer.shared_cache) return {};
+    VKFORMER_TRY(l.key, read.projection(name + "k_proj", kv_width, d, has_bias));
+    VKFORMER_TRY(l.key_norm, read.norm(name + "k_norm", head));
+    if (!layout.keys_are_values || layer.window > 0) {
+        VKFORMER_TRY(l.value, read.projection(name + "v_proj", kv_width, d, has_bias));
+    }
+    return {};
+}
 
 Result<std::vector<LayerEmbeddings>> split_layer_embeddings(const TensorData& table, const Projection& projection,
                                                             std::uint64_t width, std::uint64_t most) {
@@ -210,9 +204,11 @@ Result<std::vector<LayerEmbeddings>> split_layer_embeddings(const TensorData& ta
 Result<void> read_gemma4_extras(const WeightReader& read, const DecoderConfig& config, const Gemma4Names& names,
                                 const std::string& name, std::uint64_t width, DecoderWeights::Layer& layer) {
     const std::uint64_t d = config.hidden_size, experts = config.experts.count;
-    VKFORMER_TRY(const TensorData scale, read.tensor(name + names.scale, {1}));
-    VKFORMER_TRY(const auto scales, floats_of(scale));
-    layer.scale = scales.front();
+    if (names.scale) {
+        VKFORMER_TRY(const TensorData scale, read.tensor(name + names.scale, {1}));
+        VKFORMER_TRY(const auto scales, floats_of(scale));
+        layer.scale = scales.front();
+    }
     if (width > 0) {
         VKFORMER_TRY(layer.embedding_gate, read.projection(name + names.embedding_gate, width, d, false));
         VKFORMER_TRY(layer.embedding_output, read.projection(name + names.embedding_output, d, width, false));
@@ -235,9 +231,9 @@ Result<void> read_gemma4_extras(const WeightReader& read, const DecoderConfig& c
 }
 
 Result<void> read_layer_embeddings(const WeightReader& read, const DecoderConfig& config, const Gemma4Names& names,
-                                   std::uint64_t width, DecoderWeights& weights) {
+                                   std::uint64_t width, std::uint64_t tokens, DecoderWeights& weights) {
     const std::uint64_t all = width * config.layers.size();
-    VKFORMER_TRY(const TensorData table, read.tensor(names.table, {config.vocab_size, all}));
+    VKFORMER_TRY(const TensorData table, read.tensor(names.table, {tokens, all}));
     VKFORMER_TRY(const Projection projection, read.projection(names.projection, all, config.hidden_size, false));
     VKFORMER_TRY(weights.layer_embedding_norm, read.norm(names.projection_norm, width));
     VKFORMER_TRY(weights.layer_embeddings, split_layer_embeddings(table, projection, width));

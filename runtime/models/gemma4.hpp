@@ -28,17 +28,27 @@ struct Gemma4Names {
     const char *table, *projection, *projection_norm;  ///< of all layers' embeddings
     // Behind "layers.0." or its like:
     const char *embedding_gate, *embedding_output, *embedding_norm;
-    const char* scale;  ///< of the layer
+    const char* scale;  ///< of the layer; null: it has none
     const char *expert_norm, *expert_post_norm, *shared_post_norm;
     const char *router_scale, *expert_scales;
     bool may_fold_scales = false;  ///< a file without the experts' scales has them in their matrices
 };
+/// What the layers' weights follow from besides the DecoderConfig.
+struct Gemma4Layout {
+    bool attention_bias = false, keys_are_values = false, doubles_shared = false;
+    std::uint32_t embedding_width = 0;  ///< of a layer's embeddings; 0: there are none
+};
+/// A folder's attention, "layers.0.self_attn.". Errors: those of WeightReader.
+Result<void> read_gemma4_attention(const WeightReader& read, const DecoderConfig& c, const Gemma4Layout& layout,
+                                   const std::string& name, const DecoderConfig::Layer& layer,
+                                   DecoderWeights::Layer& l);
+
 /// Of the layer `name`, what is beside attention, feed-forward layers and experts; `width`: of its embeddings, 0: it has none.
 /// Errors: those of WeightReader.
 Result<void> read_gemma4_extras(const WeightReader& read, const DecoderConfig& config, const Gemma4Names& names,
                                 const std::string& name, std::uint64_t width, DecoderWeights::Layer& layer);
-/// Errors: those of WeightReader and split_layer_embeddings.
+/// `tokens`: rows of the table. Errors: those of WeightReader and split_layer_embeddings.
 Result<void> read_layer_embeddings(const WeightReader& read, const DecoderConfig& config, const Gemma4Names& names,
-                                   std::uint64_t width, DecoderWeights& weights);
+                                   std::uint64_t width, std::uint64_t tokens, DecoderWeights& weights);
 
 }  // namespace vkformer::models

@@ -21,6 +21,7 @@ struct GgufArchitecture {
     graph::RopePairing pairing;
     bool is_gemma = false;
     bool is_gemma4 = false;
+    bool is_gemma3n = false;  ///< beside is_gemma4: what layers of both have is named alike
     bool is_plain = false;  ///< layer norms, and feed-forward layers without gates
     bool learned_positions = false;
     std::uint32_t window_pattern =
@@ -151,6 +152,14 @@ inline constexpr GgufArchitecture kGgufGemma4 = {.name = "gemma4",
                                                  .rope_theta = 1e6,
                                                  .window_rope_theta = 1e4,
                                                  .experts = GgufExperts::normalised};
+inline constexpr GgufArchitecture kGgufGemma3n = {.name = "gemma3n",
+                                                  .pairing = graph::RopePairing::halves,
+                                                  .is_gemma = true,
+                                                  .is_gemma4 = true,
+                                                  .is_gemma3n = true,
+                                                  .window_pattern = 5,
+                                                  .rope_theta = 1e6,
+                                                  .window_rope_theta = 1e4};
 inline constexpr GgufArchitecture kGgufGpt2 = {
     .name = "gpt2", .pairing = graph::RopePairing::halves, .is_plain = true, .learned_positions = true};
 inline constexpr GgufArchitecture kGgufStarcoder2 = {

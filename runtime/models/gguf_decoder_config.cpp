@@ -106,7 +106,9 @@ Result<void> GgufDecoderReader::read_gemma4_layers() {
     for (const auto& [keys, values, width] :
          {std::tuple{"attention.key_length", "attention.value_length", &wide},
           std::tuple{"attention.key_length_swa", "attention.value_length_swa", &c.head_dim}}) {
-        VKFORMER_TRY(*width, file_.unsigned_integer(key(keys), {.min = 2, .max = 1u << 16}));
+        formats::Expect<std::uint32_t> expected = {.min = 2, .max = 1u << 16};
+        if (architecture_.is_gemma3n && wide > 0) expected.fallback = wide;
+        VKFORMER_TRY(*width, file_.unsigned_integer(key(keys), expected));
         VKFORMER_TRY(const auto value_dim, file_.unsigned_integer(key(values), {.fallback = *width}));
         if (value_dim != *width) return file_.unsupported(key(values), std::to_string(*width));
     }
@@ -131,6 +133,22 @@ Result<void> GgufDecoderReader::read_gemma4_layers() {
         file_.unsigned_integer(shared, {.fallback = 0, .max = static_cast<std::uint32_t>(c.layers.size() - 1)}));
     if (!share_caches(c, count))
         return file_.unsupported(shared, "so few that each has a layer of its kind before them");
+    return architecture_.is_gemma3n ? read_gemma3n_layers() : Result<void>();
+}
+
+Result<void> GgufDecoderReader::read_gemma3n_layers() {
+    DecoderConfig& c = config();
+    // Its files have keys and values of all layers, of which this tells those that are used.
+    VKFORMER_CHECK(file_.unsigned_integer(key("attention.shared_kv_layers")));
+    VKFORMER_CHECK(file_.unsigned_integer(key("embedding_length_per_layer_input"), {.min = 1}));
+    VKFORMER_TRY(c.streams, file_.unsigned_integer(key("altup.num_inputs"), {.min = 2, .max = 64}));
+    VKFORMER_TRY(const auto active, file_.unsigned_integer(key("altup.active_idx"), {.fallback = 0}));
+    if (active != 0) return file_.unsupported(key("altup.active_idx"), "0");
+    const std::string cutoffs = key("activation_sparsity_scale");
+    VKFORMER_TRY(gate_cutoffs_, file_.floats(cutoffs));
+    const auto fits = [](float deviations) { return deviations < 40; };
+    if (gate_cutoffs_.size() != c.layers.size() || !std::ranges::all_of(gate_cutoffs_, fits))
+        return file_.unsupported(cutoffs, "a number for each layer, -inf for none");
     return {};
 }
 
@@ -325,8 +343,9 @@ Result<void> GgufDecoderReader::read_attention() {
     c.attention_scale = static_cast<float>(scale);
     VKFORMER_TRY(const double score_cap,
                  file_.real(key("attn_logit_softcapping"), {.fallback = 0, .min = 0, .max = 1e6}));
-    VKFORMER_TRY(const double logit_cap,
-                 file_.real(key("final_logit_softcapping"), {.fallback = 0, .min = 0, .max = 1e6}));
+    formats::Expect<double> cap = {.fallback = 0, .min = 0, .max = 1e6};
+    if (architecture_.is_gemma3n) cap.fallback.reset();
+    VKFORMER_TRY(const double logit_cap, file_.real(key("final_logit_softcapping"), cap));
     c.attention_soft_cap = static_cast<float>(score_cap);
     c.logit_soft_cap = static_cast<float>(logit_cap);
     formats::Expect<std::uint32_t> expected = {.fallback = 0, .max = 1u << 28};

@@ -34,6 +34,8 @@ private:
     Result<std::vector<std::uint32_t>> numbers_of_layers(const char* what, std::optional<std::uint32_t> fallback = {});
     /// Layers with a window have heads of a width of their own, and all may differ in their numbers of heads and in their inner widths.
     Result<void> read_gemma4_layers();
+    /// Streams, and layers whose gates are sparse.
+    Result<void> read_gemma3n_layers();
     /// Files in which a cache holds expanded keys and values count their heads as such; those made for latent ones have keys for both.
     Result<void> read_latent();
     Result<void> read_multipliers();
@@ -102,6 +104,7 @@ private:
     WeightReader read_;
     DecoderParts parts_;
     std::vector<std::uint32_t> inner_widths_;  // of the layers' feed-forward layers, where they differ
+    std::vector<float> gate_cutoffs_;          // of Gemma 3n's layers, −∞ for none
     std::uint32_t embedding_width_ = 0;        // of each layer's embeddings; 0: there are none
 };
 

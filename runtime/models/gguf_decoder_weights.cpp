@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/try.hpp"
+#include "models/gemma3n.hpp"
 #include "models/gemma4.hpp"
 #include "models/gguf_decoder_reader.hpp"
 
@@ -38,6 +39,14 @@ constexpr Gemma4Names kGemma4Names = {.table = "per_layer_token_embd.weight",
                                       .router_scale = "ffn_gate_inp.scale",
                                       .expert_scales = "ffn_down_exps.scale",
                                       .may_fold_scales = true};
+constexpr Gemma3nNames kGemma3nNames = {.norm = "altup_router_norm",
+                                        .router = "altup_router.weight",
+                                        .predict = "altup_predict_coef.weight",
+                                        .correct = "altup_correct_coef.weight",
+                                        .scale = "altup_correct_scale.weight",
+                                        .left = "laurel_l",
+                                        .right = "laurel_r",
+                                        .laurel_norm = "laurel_post_norm"};
 
 }  // namespace
 
@@ -53,7 +62,18 @@ Result<void> GgufDecoderReader::read_weights() {
         w.layers.push_back(std::move(layer));
     }
     VKFORMER_CHECK(check_layers());
-    if (embedding_width_ > 0) VKFORMER_CHECK(read_layer_embeddings(read_, c, kGemma4Names, embedding_width_, w));
+    if (embedding_width_ > 0) {
+        const TensorData* const table = file_.weights().find(kGemma4Names.table);
+        const bool has_own_rows = architecture_.is_gemma3n && table && table->shape.rank() > 0;
+        VKFORMER_CHECK(read_layer_embeddings(read_, c, kGemma4Names, embedding_width_,
+                                             has_own_rows ? table->shape[0] : c.vocab_size, w));
+    }
+    for (const auto& [name, all] :
+         {std::pair{"altup_proj.weight", &w.stream_inputs}, std::pair{"altup_unembd_proj.weight", &w.stream_outputs}}) {
+        if (c.streams == 1) break;
+        VKFORMER_TRY(const TensorData stack, read_.tensor(name, {c.streams - 1, c.hidden_size, c.hidden_size}));
+        for (TensorData& matrix : matrices_of(stack)) all->push_back({.weight = std::move(matrix), .bias = {}});
+    }
     const bool has_own_name = architecture_.is_lfm2 && read_.has("token_embd_norm.weight");
     VKFORMER_TRY(w.final_norm, norm(has_own_name ? "token_embd_norm" : "output_norm", c.hidden_size));
     VKFORMER_TRY(w.lm_head.weight,
@@ -100,8 +120,17 @@ Result<DecoderWeights::Layer> GgufDecoderReader::read_layer(const std::string& l
     }
     const std::uint64_t inner = inner_widths_.empty() ? config().intermediate_size : inner_widths_[index];
     VKFORMER_CHECK(read_feed_forward(layer, kind.has_experts && !architecture_.is_gemma4, inner, l));
-    if (architecture_.is_gemma4)
-        VKFORMER_CHECK(read_gemma4_extras(read_, config(), kGemma4Names, layer, embedding_width_, l));
+    if (architecture_.is_gemma4) {
+        Gemma4Names names = kGemma4Names;
+        if (architecture_.is_gemma3n) names.scale = nullptr;
+        VKFORMER_CHECK(read_gemma4_extras(read_, config(), names, layer, embedding_width_, l));
+    }
+    if (architecture_.is_gemma3n) {
+        VKFORMER_TRY(const TensorData left, file_.weights().get(layer + "laurel_l.weight"));
+        const std::uint64_t rank = left.shape.rank() > 0 ? left.shape[0] : 0;
+        VKFORMER_CHECK(read_streams(read_, config(), kGemma3nNames, layer, index, rank, true, l.streams));
+        if (std::isfinite(gate_cutoffs_[index])) l.gate_cutoff = gate_cutoffs_[index];
+    }
     return l;
 }
 
@@ -141,7 +170,8 @@ Result<void> GgufDecoderReader::read_attention(const std::string& layer, const D
         VKFORMER_TRY(query, projection(layer + "attn_q", queries, d));
         if (!kind.shared_cache) {
             VKFORMER_TRY(l.key, projection(layer + "attn_k", kv_width, d));
-            if (!architecture_.is_gemma4 || read_.has(layer + "attn_v.weight")) {  // else values are the keys
+            if (!architecture_.is_gemma4 || architecture_.is_gemma3n ||
+                read_.has(layer + "attn_v.weight")) {  // else values are the keys
                 VKFORMER_TRY(l.value, projection(layer + "attn_v", kv_width, d));
             }
         }

@@ -124,6 +124,8 @@ constexpr Family<Decoder> kDecoders[] = {
     {"gemma2", &decoder<load_gemma>, kGgufGemma2.name, &decoder_file<kGgufGemma2>},
     {"gemma3_text", &decoder<load_gemma>, kGgufGemma3.name, &decoder_file<kGgufGemma3>},
     {"gemma3", &decoder<load_gemma>, kGgufGemma3.name, &decoder_file<kGgufGemma3>},
+    {"gemma3n_text", &decoder<load_gemma3n>, kGgufGemma3n.name, &decoder_file<kGgufGemma3n>},
+    {"gemma3n", &decoder<load_gemma3n>, kGgufGemma3n.name, &decoder_file<kGgufGemma3n>},
     {"gemma4_text", &decoder<load_gemma4>, kGgufGemma4.name, &decoder_file<kGgufGemma4>},
     {"gemma4", &decoder<load_gemma4>, kGgufGemma4.name, &decoder_file<kGgufGemma4>},
     {"phi3", &decoder<load_phi3>, kGgufPhi3.name, &decoder_file<kGgufPhi3>},

@@ -41,8 +41,8 @@ constexpr Known kModelFields[] = {
      "initializer_factor initializer_cutoff_factor init_std gradient_checkpointing chunk_size_feed_forward "
      "output_router_logits router_aux_loss_coef"},
     // A decoder's own: there is no encoder that it could look at, and rows of attention heads that are gone would not fit their shapes.
-    {"llama mistral smollm3 qwen2 qwen3 gemma gemma2 gemma3_text gemma3 gemma4_text gemma4 phi3 mixtral qwen2_moe "
-     "qwen3_moe olmoe "
+    {"llama mistral smollm3 qwen2 qwen3 gemma gemma2 gemma3_text gemma3 gemma3n_text gemma3n gemma4_text gemma4 "
+     "phi3 mixtral qwen2_moe qwen3_moe olmoe "
      "gpt_oss granite granitemoe granitemoeshared granitemoehybrid lfm2 lfm2_moe nemotron_h qwen3_next qwen3_5 "
      "qwen3_5_text qwen3_5_moe qwen3_5_moe_text deepseek_v2 deepseek_v3 phimoe bamba gpt_neox gptj phi opt "
      "starcoder2 olmo2 olmo3",
@@ -98,6 +98,10 @@ constexpr Known kModelFields[] = {
     {"gemma3_text gemma3", "_sliding_window_pattern sliding_window_pattern"},  // where layer_types are
     {"gemma3",
      "tie_word_embeddings boi_token_index eoi_token_index image_token_index mm_tokens_per_image vision_config*"},
+    {"gemma3n_text gemma3n", "altup_coef_clip"},  // of training
+    {"gemma3n",
+     "tie_word_embeddings boi_token_id eoi_token_id boa_token_id eoa_token_id image_token_id audio_token_id "
+     "vision_soft_tokens_per_image audio_soft_tokens_per_image vision_config* audio_config*"},
     // Where there are experts, keys that are values, and layers with embeddings.
     {"gemma4_text gemma4",
      "num_experts top_k_experts moe_intermediate_size num_global_key_value_heads vocab_size_per_layer_input"},
@@ -164,7 +168,7 @@ constexpr Known kTensors[] = {
     {"", "*rotary_emb.inv_freq *position_ids"},  // made from the config
     // Towers for other inputs, and heads of other tasks.
     {"gemma3 qwen3_5 qwen3_5_moe", "*vision_tower.* *multi_modal_projector.* *visual.*"},
-    {"gemma4", "model.vision_tower.* model.audio_tower.* model.embed_vision.* model.embed_audio.*"},
+    {"gemma3n gemma4", "model.vision_tower.* model.audio_tower.* model.embed_vision.* model.embed_audio.*"},
     {"qwen3_next qwen3_5 qwen3_5_text qwen3_5_moe qwen3_5_moe_text nemotron_h", "mtp.*"},
     {"bert roberta xlm-roberta camembert mpnet jina_embeddings_v3 vit deit", "*pooler.dense.*"},
     {"dinov2 dinov2_with_registers dinov3_vit", "*embeddings.mask_token"},  // of training
