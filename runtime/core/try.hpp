@@ -49,7 +49,7 @@ Tried(Result<T>) -> Tried<T>;
 #define VKFORMER_CONCAT_(a, b) a##b
 #define VKFORMER_CONCAT(a, b) VKFORMER_CONCAT_(a, b)
 
-/// VKFORMER_TRY(const auto buffer, Buffer::create(...)): declares the value or returns the error.
+/// VKFORMER_TRY(const auto buffer, Buffer::create(...)): declares the value (no view of it) or returns the error.
 #define VKFORMER_TRY(declaration, expression)                                                               \
     ::vkformer::Tried VKFORMER_CONCAT(result_, __LINE__){expression};                                       \
     if (!VKFORMER_CONCAT(result_, __LINE__).is_good()) return VKFORMER_CONCAT(result_, __LINE__).failure(); \

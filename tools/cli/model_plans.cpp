@@ -11,6 +11,7 @@
 #include "decoding/steps.hpp"
 #include "models/generation_config.hpp"
 #include "models/open_model.hpp"
+#include "models/speech_config.hpp"
 #include "passes.hpp"
 
 namespace vkformer::cli {
