@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <tuple>
+#include <utility>
 
 #include "core/try.hpp"
 #include "models/decoder_loading.hpp"
@@ -28,7 +30,7 @@ constexpr Gemma4Names kEmbeddingNames = {.table = "embed_tokens_per_layer.weight
                                          .shared_post_norm = nullptr,
                                          .router_scale = nullptr,
                                          .expert_scales = nullptr};
-constexpr Gemma3nNames kStreamNames = {.norm = "altup.router_norm",
+constexpr Gemma3nNames kStreamNames = {.norm = "altup.router_norm.weight",
                                        .router = "altup.modality_router.weight",
                                        .predict = "altup.prediction_coefs.weight",
                                        .correct = "altup.correction_coefs.weight",
@@ -37,10 +39,7 @@ constexpr Gemma3nNames kStreamNames = {.norm = "altup.router_norm",
                                        .right = "laurel.linear_right",
                                        .laurel_norm = "laurel.post_laurel_norm"};
 
-Error wrong_count(const Config& config, const char* field, std::size_t count, std::size_t layers) {
-    return {ErrorCode::CorruptFile, config.file_name() + ": \"" + field + "\" has " + std::to_string(count) +
-                                        " entries, the model has " + std::to_string(layers) + " layers"};
-}
+constexpr const char* kOfEachLayer = "one for each layer";
 
 /// Of the gates of each layer the part that is to be 0.
 Result<std::vector<double>> read_sparsity(const Config& config, std::size_t layers) {
@@ -51,7 +50,7 @@ Result<std::vector<double>> read_sparsity(const Config& config, std::size_t laye
         constexpr std::size_t kSparse = 10;
         if (layers > kSparse) std::fill_n(parts.begin(), kSparse, 0.95);
     }
-    if (parts.size() != layers) return wrong_count(config, kField, parts.size(), layers);
+    if (parts.size() != layers) return config.unsupported(kField, kOfEachLayer);
     for (const double part : parts)
         if (!(part >= 0 && part < 1)) return config.unsupported(kField, "parts from 0 to less than 1");
     return parts;
@@ -63,7 +62,7 @@ Result<std::vector<std::int32_t>> read_inner_sizes(const Config& config, std::si
     constexpr std::int32_t kUsual = 16384, kMost = 1 << 20;
     VKFORMER_TRY(std::vector<std::int32_t> sizes, config.token_ids(kField));  // a list, or one for all
     if (sizes.size() <= 1) sizes.assign(layers, sizes.empty() ? kUsual : sizes.front());
-    if (sizes.size() != layers) return wrong_count(config, kField, sizes.size(), layers);
+    if (sizes.size() != layers) return config.unsupported(kField, kOfEachLayer);
     for (const std::int32_t size : sizes)
         if (size < 1 || size > kMost) return config.unsupported(kField, "1 to 1048576");
     return sizes;
@@ -79,9 +78,31 @@ float deviations_below(double part) {
     return static_cast<float>(low);
 }
 
-Result<void> read_gemma3n_attention(const Config& config, DecoderConfig& c) {
-    VKFORMER_TRY(const auto window,
-                 config.unsigned_integer("sliding_window", {.fallback = 512, .min = 1, .max = 1u << 28}));
+struct Numbers {
+    std::uint32_t window = 0, shared = 0, active = 0, laurel_rank = 0, tokens = 0, embedding_width = 0;
+};
+Result<Numbers> read_numbers(const Config& config, DecoderConfig& c) {
+    struct Number {
+        const char* field;
+        std::uint32_t* value;
+        std::uint32_t fallback, min, max;
+    };
+    Numbers n;
+    for (const Number& one :
+         {Number{"sliding_window", &n.window, 512, 1, 1u << 28}, Number{"num_kv_shared_layers", &n.shared, 15, 0, 4096},
+          Number{"altup_num_inputs", &c.streams, 4, 2, 64}, Number{"altup_active_idx", &n.active, 0, 0, 1u << 28},
+          Number{"laurel_rank", &n.laurel_rank, 64, 1, 1u << 20},
+          Number{"hidden_size_per_layer_input", &n.embedding_width, 256, 1, 1u << 16},
+          Number{"vocab_size_per_layer_input", &n.tokens, 262144, 1, 1u << 24}}) {
+        VKFORMER_TRY(*one.value,
+                     config.unsigned_integer(one.field, {.fallback = one.fallback, .min = one.min, .max = one.max}));
+    }
+    if (n.active != 0) return config.unsupported("altup_active_idx", "0");
+    return n;
+}
+
+Result<void> read_gemma3n_attention(const Config& config, std::uint32_t window, std::uint32_t shared,
+                                    DecoderConfig& c) {
     VKFORMER_TRY(std::vector<bool> slides, read_sliding_layers(config, c.layers.size()));
     constexpr std::size_t kUsual = 5;  // from one layer without a window to the next
     for (std::size_t i = 0; i < slides.size(); ++i) {
@@ -89,7 +110,6 @@ Result<void> read_gemma3n_attention(const Config& config, DecoderConfig& c) {
         c.layers[i].window = slides[i] ? window : 0;
         c.layers[i].rope = slides[i] ? 1 : 0;
     }
-    VKFORMER_TRY(const auto shared, config.unsigned_integer("num_kv_shared_layers", {.fallback = 15, .max = 4096}));
     if (shared >= c.layers.size() || !share_caches(c, shared))
         return config.unsupported("num_kv_shared_layers", "so few that each has a layer of its kind before them");
     VKFORMER_TRY(const Rope global, read_rope(config, c, {.theta = 1e6, .object = "full_attention"}));
@@ -114,20 +134,13 @@ Result<DecoderParts> load_gemma3n_text(const Config& config, const formats::Weig
     VKFORMER_TRY(c.activation, read_activation(config, "hidden_activation", "gelu_pytorch_tanh"));
     VKFORMER_TRY(const double cap, config.real("final_logit_softcapping", {.min = 1e-3, .max = 1e6}));
     c.logit_soft_cap = static_cast<float>(cap);
-    VKFORMER_CHECK(read_gemma3n_attention(config, c));
+    VKFORMER_TRY(const Numbers n, read_numbers(config, c));
+    VKFORMER_CHECK(read_gemma3n_attention(config, n.window, n.shared, c));
     VKFORMER_TRY(const auto sparse, read_sparsity(config, layers));
     VKFORMER_TRY(const auto inner, read_inner_sizes(config, layers));
-    VKFORMER_TRY(c.streams, config.unsigned_integer("altup_num_inputs", {.fallback = 4, .min = 2, .max = 64}));
-    VKFORMER_TRY(const auto active, config.unsigned_integer("altup_active_idx", {.fallback = 0}));
-    if (active != 0) return config.unsupported("altup_active_idx", "0");
     VKFORMER_TRY(const bool has_scale, config.boolean("altup_correct_scale", true));
-    VKFORMER_TRY(const auto rank, config.unsigned_integer("laurel_rank", {.fallback = 64, .min = 1, .max = 1u << 20}));
-    Gemma4Layout own;
+    Gemma4Layout own = {.embedding_width = n.embedding_width};
     VKFORMER_TRY(own.attention_bias, config.boolean("attention_bias", false));
-    VKFORMER_TRY(own.embedding_width,
-                 config.unsigned_integer("hidden_size_per_layer_input", {.fallback = 256, .min = 1, .max = 1u << 16}));
-    VKFORMER_TRY(const auto tokens, config.unsigned_integer("vocab_size_per_layer_input",
-                                                            {.fallback = 262144, .min = 1, .max = 1u << 24}));
 
     LlamaLayout layout = {.feed_forward = false, .gemma_norms = true};
     layout.read_mixer = [](const WeightReader&, const DecoderConfig&, const LlamaLayout&, const std::string&,
@@ -142,19 +155,20 @@ Result<DecoderParts> load_gemma3n_text(const Config& config, const formats::Weig
         const auto width = static_cast<std::uint64_t>(inner[i]);
         DecoderWeights::Layer& l = w.layers[i];
         VKFORMER_CHECK(read_gemma4_attention(read, c, own, name + "self_attn.", c.layers[i], l));
-        VKFORMER_TRY(l.gate, read.projection(mlp + "gate_proj", width, d, false));
-        VKFORMER_TRY(l.up, read.projection(mlp + "up_proj", width, d, false));
+        for (const auto& [part, what] : {std::pair{&l.gate, "gate_proj"}, std::pair{&l.up, "up_proj"}}) {
+            VKFORMER_TRY(*part, read.projection(mlp + what, width, d, false));
+        }
         VKFORMER_TRY(l.down, read.projection(mlp + "down_proj", d, width, false));
         if (sparse[i] > 0) l.gate_cutoff = deviations_below(sparse[i]);
         VKFORMER_CHECK(read_gemma4_extras(read, c, kEmbeddingNames, name, own.embedding_width, l));
-        VKFORMER_CHECK(read_streams(read, c, kStreamNames, name, i, rank, has_scale, l.streams));
+        VKFORMER_CHECK(read_streams(read, c, kStreamNames, name, i, n.laurel_rank, has_scale, l.streams));
     }
     for (std::size_t i = 0; i + 1 < c.streams; ++i) {
         const std::string number = "projections." + std::to_string(i);
         VKFORMER_TRY(w.stream_inputs.emplace_back(), read.projection("altup_" + number, d, d, false));
         VKFORMER_TRY(w.stream_outputs.emplace_back(), read.projection("altup_unembed_" + number, d, d, false));
     }
-    VKFORMER_CHECK(read_layer_embeddings(read, c, kEmbeddingNames, own.embedding_width, tokens, w));
+    VKFORMER_CHECK(read_layer_embeddings(read, c, kEmbeddingNames, own.embedding_width, n.tokens, w));
     return parts;
 }
 
@@ -171,20 +185,19 @@ Result<void> read_streams(const WeightReader& read, const DecoderConfig& config,
     scale.shape = {1, d};
     if (has_scale) streams.scale = std::move(scale);
     // The router sees norm(x) / d. Its weights have a share of that, for both are to be far from float16's least numbers.
-    VKFORMER_TRY(const NormWeights norm, read.norm(name + names.norm, d));
-    VKFORMER_TRY(const TensorData router, read.tensor(name + names.router, {n, d}));
-    VKFORMER_TRY(auto gains, floats_of(norm.gain));
-    VKFORMER_TRY(auto rows, floats_of(router));
+    std::vector<float> gains, rows, p, c;
+    for (const auto& [numbers, what, shape] :
+         {std::tuple{&gains, names.norm, Shape{d}}, std::tuple{&rows, names.router, Shape{n, d}},
+          std::tuple{&p, names.predict, Shape{n * n, n}}, std::tuple{&c, names.correct, Shape{n, n}}}) {
+        VKFORMER_TRY(const TensorData tensor, read.tensor(name + what, shape));
+        VKFORMER_TRY(*numbers, floats_of(tensor));
+    }
     const float share = std::pow(static_cast<float>(d), -0.25f);
     for (float& gain : gains) gain *= share * share * share;
     for (float& weight : rows) weight *= share;
     streams.norm.gain = float_tensor({d}, std::move(gains));
     streams.router = float_tensor({n, d}, std::move(rows));
 
-    VKFORMER_TRY(const TensorData predict, read.tensor(name + names.predict, {n * n, n}));
-    VKFORMER_TRY(const TensorData correct, read.tensor(name + names.correct, {n, n}));
-    VKFORMER_TRY(const auto p, floats_of(predict));
-    VKFORMER_TRY(const auto c, floats_of(correct));
     const std::size_t before = index > 0 ? n + 1 : n, behind = n + 1;
     std::vector<float> predicts(n * before * n), predict_bias(n * before), corrects(n * behind * n),
         correct_bias(n * behind);

@@ -39,7 +39,7 @@ constexpr Gemma4Names kGemma4Names = {.table = "per_layer_token_embd.weight",
                                       .router_scale = "ffn_gate_inp.scale",
                                       .expert_scales = "ffn_down_exps.scale",
                                       .may_fold_scales = true};
-constexpr Gemma3nNames kGemma3nNames = {.norm = "altup_router_norm",
+constexpr Gemma3nNames kGemma3nNames = {.norm = "altup_router_norm.weight",
                                         .router = "altup_router.weight",
                                         .predict = "altup_predict_coef.weight",
                                         .correct = "altup_correct_coef.weight",

@@ -77,13 +77,11 @@ TEST_CASE("Gemma 3n is refused by the field that asks for something else", "[mod
     refused("gemma3n", {{"altup_num_inputs", 100}}, CorruptFile, "altup_num_inputs");
     refused("gemma3n", {{"laurel_rank", 8}}, ShapeMismatch, "laurel.linear_left");
     refused("gemma3n", {{"laurel_rank", 0}}, CorruptFile, "laurel_rank");
-    refused("gemma3n", {{"activation_sparsity_pattern", {0.5, 0.5}}}, CorruptFile,
-            R"("activation_sparsity_pattern" has 2 entries, the model has 5 layers)");
+    refused("gemma3n", {{"activation_sparsity_pattern", {0.5, 0.5}}}, UnsupportedConfig, "one for each layer");
     refused("gemma3n", {{"activation_sparsity_pattern", 0.5}}, CorruptFile, "a list of numbers");
     refused("gemma3n", {{"activation_sparsity_pattern", json::array_t(5, 1)}}, UnsupportedConfig, "less than 1");
     refused("gemma3n", {{"activation_sparsity_pattern", json::array_t(5, -0.1)}}, UnsupportedConfig, "from 0");
-    refused("gemma3n", {{"intermediate_size", {23, 23}}}, CorruptFile,
-            R"("intermediate_size" has 2 entries, the model has 5 layers)");
+    refused("gemma3n", {{"intermediate_size", {23, 23}}}, UnsupportedConfig, "one for each layer");
     refused("gemma3n", {{"intermediate_size", 23}}, ShapeMismatch, "layers.2.mlp.gate_proj");
     refused("gemma3n", {{"intermediate_size", json::array_t(5, -1)}}, UnsupportedConfig, "intermediate_size");
     refused("gemma3n", {{"intermediate_size", "23"}}, CorruptFile, "intermediate_size");
