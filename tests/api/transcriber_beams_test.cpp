@@ -213,11 +213,11 @@ TEST_CASE("a folder's max_length counts nothing of what stands before the start 
     options.timestamps = false;
     const auto samples = sound_of("whisper_times_414", {{"clip", "clip0"}});
     Transcriber transcriber = must(Transcriber::load(changed.folder.path(), options));
-    CHECK(must(transcriber.transcribe(samples)).segments.at(0).tokens.size() == 10);
+    CHECK(must(transcriber.transcribe(samples)).segments.at(0).tokens.size() == 11);  // behind three that are given
     must(transcriber.choose_prompt("The cat, der Hund, nous voyons la mer. The cat, der Hund, nous voyons la mer."));
     const auto behind = must(transcriber.transcribe(samples)).segments.at(0).tokens.size();
     CHECK(behind > 0);
-    CHECK(behind <= 10);
+    CHECK(behind <= 11);
 }
 
 TEST_CASE("of several draws the likeliest is taken", "[api][speech][beam]") {

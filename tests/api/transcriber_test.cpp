@@ -379,7 +379,7 @@ TEST_CASE("languages and tasks that a model lacks are refused by name", "[api][s
 
 TEST_CASE("generation configs of speech that are not done are refused by name", "[models][speech][errors]") {
     const auto [field, value] = GENERATE(table<std::string, std::string>({
-        {"num_beams", "5"},
+        {"num_beams", "33"},
         {"forced_bos_token_id", "5"},
         {"forced_eos_token_id", "5"},
         {"min_length", "5"},

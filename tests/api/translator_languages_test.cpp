@@ -116,8 +116,7 @@ TEST_CASE("MADLAD's sources name the language of their translations", "[api][lan
         options.max_length = 14;
         Translator translator = must(Translator::load(kMadladTexts, options));
         const std::string text = entry["text"], to = entry["to"];
-        auto tokens = entry["tokens"].get<std::vector<std::int32_t>>();
-        tokens.erase(tokens.begin());  // what the decoder starts with
+        const auto tokens = entry["tokens"].get<std::vector<std::int32_t>>();
         const std::vector<PrefixedText> texts = {
             {.text = text}, {.text = text, .from = "en"}, {.text = text, .to = to == "de" ? "fr" : "de"}};
         const auto found = must(translator.translate(texts));
