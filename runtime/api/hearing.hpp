@@ -13,8 +13,8 @@
 
 namespace vkformer::api {
 
-/// Without white space around it.
-inline std::string trimmed(const std::string& text) {
+/// For texts that have some.
+inline std::string without_space_around(const std::string& text) {
     const std::size_t first = text.find_first_not_of(" \t\r\n");
     return first == text.npos ? "" : text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
 }

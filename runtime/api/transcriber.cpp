@@ -133,7 +133,7 @@ Result<Transcription> Transcriber::transcribe(std::span<const float> samples, co
         return Error{ErrorCode::InvalidArgument, "there are samples that are no finite numbers"};
     VKFORMER_TRY(auto result, impl_->filters ? impl_->transcribe_speech(samples, progress)
                                              : impl_->hearing->hear(samples, progress));
-    result.text = api::trimmed(result.text);
+    result.text = api::without_space_around(result.text);
     return result;
 }
 

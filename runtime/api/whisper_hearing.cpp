@@ -370,7 +370,7 @@ Result<void> WhisperHearing::choose(const std::string& language, const std::stri
 
 /// The text behind a space, as OpenAI's code and transformers' get_prompt_ids() have it.
 Result<void> WhisperHearing::choose_prompt(const std::string& text) {
-    const std::string own = trimmed(text);
+    const std::string own = without_space_around(text);
     if (own.empty()) {
         prompt.clear();
         return {};
