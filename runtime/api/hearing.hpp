@@ -13,7 +13,7 @@
 
 namespace vkformer::api {
 
-/// For texts that have some.
+/// From the first to the last character that is none.
 inline std::string without_space_around(const std::string& text) {
     const std::size_t first = text.find_first_not_of(" \t\r\n");
     return first == text.npos ? "" : text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
