@@ -7,6 +7,7 @@
 6 + 6 layers, width 512, feed-forward 2048, 8 heads, 80 bins, 51,865 tokens, of which only those that CTranslate2 looks for have a name.
 """
 import argparse
+import json
 import pathlib
 
 VOCABULARY = 51_865
@@ -38,9 +39,11 @@ def write(folder):
     config = WhisperConfig(bos_token_id=END, eos_token_id=END, pad_token_id=END, decoder_start_token_id=GIVEN[0], vocab_size=VOCABULARY, num_mel_bins=80, d_model=512, encoder_layers=6, decoder_layers=6, encoder_attention_heads=8,
                            decoder_attention_heads=8, encoder_ffn_dim=2048, decoder_ffn_dim=2048)
     model = WhisperForConditionalGeneration(config).eval()
-    model.generation_config.update(is_multilingual=True, lang_to_id={"<|en|>": GIVEN[1]}, task_to_id={"transcribe": GIVEN[2]}, language="en",
-                                   task="transcribe", no_timestamps_token_id=GIVEN[3])
     model.save_pretrained(folder)
+    generation = {"decoder_start_token_id": GIVEN[0], "bos_token_id": END, "eos_token_id": END, "pad_token_id": END, "max_length": 448,
+                  "is_multilingual": True, "lang_to_id": {"<|en|>": GIVEN[1]}, "task_to_id": {"transcribe": GIVEN[2]}, "language": "en",
+                  "task": "transcribe", "no_timestamps_token_id": GIVEN[3]}
+    (folder / "generation_config.json").write_text(json.dumps(generation))
     return model
 
 
