@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "decoding/speech_steps.hpp"
 
-#include <algorithm>
+#include <vector>
 
 #include "core/try.hpp"
 #include "decoding/steps.hpp"
@@ -68,10 +68,9 @@ Result<SpeechStepGraph> speech_step_graph(const models::EncoderDecoder& model, c
 
 Result<SpeechBeamGraph> speech_beam_graph(const models::EncoderDecoder& model, const models::DecodeLayout& layout,
                                           const SpeechRules& rules) {
-    const models::GenerationConfig& generation = rules.generation;
     SpeechBeamGraph step;
     graph::Graph& graph = step.graph;
-    const std::uint32_t rows = layout.rows(), beams = layout.beams;
+    const std::uint32_t rows = layout.rows();
     VKFORMER_TRY(const Value tokens, graph.state("tokens", DType::i32, {rows, 1}));
     VKFORMER_TRY(const Value starts, graph.state("starts", DType::i32, {rows}));
     VKFORMER_TRY(step.begins, graph.state("begins", DType::i32, {rows}));
@@ -84,24 +83,12 @@ Result<SpeechBeamGraph> speech_beam_graph(const models::EncoderDecoder& model, c
     VKFORMER_CHECK(graph::cache_append(graph, tokens, starts, sequences));
     VKFORMER_TRY(const Value log_probs, graph::log_softmax(graph, decoder.logits));
     const StepPlace place = {.starts = starts, .begins = step.begins, .sequences = sequences};
-    VKFORMER_TRY(Value scores, under_rules(graph, log_probs, place, rules));
-    if (generation.renormalize) {
-        VKFORMER_TRY(scores, graph::log_softmax(graph, scores));
-    }
-    const auto candidates = static_cast<std::uint32_t>(std::min<std::uint64_t>(2 * beams, graph.shape(scores).back()));
-    VKFORMER_TRY(const auto best, graph::top_k(graph, scores, candidates));
-    VKFORMER_CHECK(graph::beam_step(graph, best.values, best.indices, step.states,
-                                    {.beams = beams,
-                                     .max_steps = generation.max_steps,
-                                     .eos = generation.eos,
-                                     .length_penalty = static_cast<float>(generation.length_penalty),
-                                     .early_stopping = generation.early_stopping}));
-    // beam_step has moved `starts` on, so it is the number of positions that the caches hold.
+    VKFORMER_TRY(const Value scores, under_rules(graph, log_probs, place, rules));
+    std::vector<Value> caches = decoder.caches;
+    caches.push_back(sequences);
+    VKFORMER_CHECK(end_beam_step(graph, scores, step.states, layout.beams, rules.generation, caches));
     VKFORMER_TRY(const Value worth, graph.reshape(step.states.running_scores, {rows, 1, 1, 1}));
     VKFORMER_CHECK(graph::cache_append(graph, worth, starts, step.worth));
-    for (const Value cache : decoder.caches)
-        VKFORMER_CHECK(graph::cache_reorder(graph, cache, step.states.parents, starts, beams));
-    VKFORMER_CHECK(graph::cache_reorder(graph, sequences, step.states.parents, starts, beams));
     return step;
 }
 

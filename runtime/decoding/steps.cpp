@@ -2,6 +2,7 @@
 #include "decoding/steps.hpp"
 
 #include <algorithm>
+#include <vector>
 
 #include "core/try.hpp"
 #include "decoding/token_rules.hpp"
@@ -73,31 +74,35 @@ Result<void> add_beam_step(StepGraph& step, const models::EncoderDecoder::Step& 
     VKFORMER_TRY(states, add_beam_states(graph, beam_layout(layout), states.tokens, states.starts));
     VKFORMER_TRY(const Value log_probs, graph::log_softmax(graph, decoder.logits));
     VKFORMER_TRY(const Value sequences, keep_sequences(graph, states.tokens, states.starts, layout, generation));
-    VKFORMER_TRY(Value scores, mask(step, log_probs, states.starts, sequences, layout, generation));
-    if (generation.renormalize) {
-        VKFORMER_TRY(scores, graph::log_softmax(graph, scores));
-    }
-    const auto vocab = graph.shape(scores).back();
-    const auto candidates = static_cast<std::uint32_t>(std::min<std::uint64_t>(2 * generation.beams, vocab));
-    VKFORMER_TRY(const auto best, graph::top_k(graph, scores, candidates));
-    VKFORMER_CHECK(graph::beam_step(graph, best.values, best.indices, states,
-                                    {.beams = generation.beams,
-                                     .max_steps = generation.max_steps,
-                                     .eos = generation.eos,
-                                     .length_penalty = static_cast<float>(generation.length_penalty),
-                                     .early_stopping = generation.early_stopping}));
-    // beam_step has moved `starts` on, so it is the number of positions that the caches hold.
-    for (const Value cache : decoder.caches)
-        VKFORMER_CHECK(graph::cache_reorder(graph, cache, states.parents, states.starts, generation.beams));
-    if (sequences)
-        VKFORMER_CHECK(graph::cache_reorder(graph, sequences, states.parents, states.starts, generation.beams));
-    return {};
+    VKFORMER_TRY(const Value scores, mask(step, log_probs, states.starts, sequences, layout, generation));
+    std::vector<Value> caches = decoder.caches;
+    if (sequences) caches.push_back(sequences);
+    return end_beam_step(graph, scores, states, layout.beams, generation, caches);
 }
 
 }  // namespace
 
 BeamLayout beam_layout(const DecodeLayout& layout) noexcept {
     return {.batch = layout.batch, .beams = layout.beams, .history = layout.max_steps};
+}
+
+Result<void> end_beam_step(Graph& graph, Value scores, const graph::BeamStates& states, std::uint32_t beams,
+                           const GenerationConfig& generation, std::span<const Value> caches) {
+    if (generation.renormalize) {
+        VKFORMER_TRY(scores, graph::log_softmax(graph, scores));
+    }
+    const auto candidates = static_cast<std::uint32_t>(std::min<std::uint64_t>(2 * beams, graph.shape(scores).back()));
+    VKFORMER_TRY(const auto best, graph::top_k(graph, scores, candidates));
+    VKFORMER_CHECK(graph::beam_step(graph, best.values, best.indices, states,
+                                    {.beams = beams,
+                                     .max_steps = generation.max_steps,
+                                     .eos = generation.eos,
+                                     .length_penalty = static_cast<float>(generation.length_penalty),
+                                     .early_stopping = generation.early_stopping}));
+    // beam_step has moved `starts` on, so it is the number of positions that the caches hold.
+    for (const Value cache : caches)
+        VKFORMER_CHECK(graph::cache_reorder(graph, cache, states.parents, states.starts, beams));
+    return {};
 }
 
 Result<EncoderGraph> encoder_graph(const models::EncoderDecoder& model, const DecodeLayout& layout) {
