@@ -9,8 +9,8 @@
 #include <string>
 
 #include "core/try.hpp"
-#include "cpu/aligned_bytes.hpp"
 #include "cpu/cache_append.hpp"
+#include "cpu/float_pool.hpp"
 #include "cpu/int8_kernels.hpp"
 #include "cpu/packed_dot.hpp"
 #include "cpu/twins.hpp"
@@ -32,6 +32,7 @@ public:
     QuantizedProducts products;
     std::mutex mutex;  // of weights: programs of several threads share them
     graph::StoreShare share;
+    FloatPool<T> pool;
     std::map<std::string, std::shared_ptr<CpuTensor<T>>, std::less<>> tensors;
 };
 
@@ -51,29 +52,30 @@ void round_values(DType dtype, std::span<T> values) {
 }
 
 template <std::floating_point T>
-void own_floats(CpuTensor<T>& tensor, std::size_t count) {
-    tensor.own_floats = aligned_floats<T>(count);
+void own_floats(CpuTensor<T>& tensor, std::size_t count, FloatPool<T>& pool) {
+    tensor.own_floats = pool.floats(count);
     tensor.floats = {tensor.own_floats.get(), count};
 }
 
 template <std::floating_point T>
-std::shared_ptr<CpuTensor<T>> make_tensor(const Tensor& tensor, T float_value, std::int32_t int_value) {
+std::shared_ptr<CpuTensor<T>> make_tensor(const Tensor& tensor, T float_value, std::int32_t int_value,
+                                          FloatPool<T>& pool) {
     auto result = std::make_shared<CpuTensor<T>>(CpuTensor<T>{.dtype = tensor.dtype, .shape = tensor.shape});
     if (tensor.dtype == DType::i32) {
         result->ints.assign(tensor.shape.element_count(), int_value);
     } else {
-        own_floats(*result, tensor.shape.element_count());
+        own_floats(*result, tensor.shape.element_count(), pool);
         std::ranges::fill(result->floats, float_value);
     }
     return result;
 }
 
 template <std::floating_point T>
-Result<void> load_numbers(const Tensor& tensor, CpuTensor<T>& result) {
+Result<void> load_numbers(const Tensor& tensor, CpuTensor<T>& result, FloatPool<T>& pool) {
     if (tensor.dtype == DType::i32)
         result.ints.resize(tensor.shape.element_count());
     else
-        own_floats(result, tensor.shape.element_count());
+        own_floats(result, tensor.shape.element_count(), pool);
     std::size_t first = 0;
     for (const TensorData& part : tensor.data) {
         const std::size_t count = part.shape.element_count();
@@ -107,10 +109,10 @@ std::optional<PackedWeight> packed_weight(const Tensor& tensor, QuantizedProduct
 }
 
 template <std::floating_point T>
-Result<std::shared_ptr<CpuTensor<T>>> load_weight(const Tensor& tensor, QuantizedProducts products, bool may_pack) {
+Result<std::shared_ptr<CpuTensor<T>>> load_weight(const Tensor& tensor, bool may_pack, CpuStore<T>& store) {
     auto result = std::make_shared<CpuTensor<T>>(CpuTensor<T>{.dtype = tensor.dtype, .shape = tensor.shape});
-    if (std::same_as<T, float> && may_pack) result->packed = packed_weight(tensor, products);
-    if (!result->packed) VKFORMER_CHECK(load_numbers(tensor, *result));
+    if (std::same_as<T, float> && may_pack) result->packed = packed_weight(tensor, store.products);
+    if (!result->packed) VKFORMER_CHECK(load_numbers(tensor, *result, store.pool));
     return result;
 }
 
@@ -168,26 +170,26 @@ std::vector<Use> uses_of(const graph::Graph& graph) {
 /// nullptr for a tensor that no node uses.
 template <std::floating_point T>
 Result<std::shared_ptr<CpuTensor<T>>> place_tensor(const Tensor& tensor, const Use& use, CpuStore<T>& weights,
-                                                   CpuStore<T>& states) {
+                                                   CpuStore<T>& states, FloatPool<T>& own) {
     using Made = Result<std::shared_ptr<CpuTensor<T>>>;
     if (tensor.kind == TensorKind::state)
-        return shared_tensor(states, tensor, [&]() -> Made { return make_tensor<T>(tensor, 0, 0); });
+        return shared_tensor(states, tensor, [&]() -> Made { return make_tensor<T>(tensor, 0, 0, states.pool); });
     if (tensor.kind != TensorKind::input && !use.any) return std::shared_ptr<CpuTensor<T>>();
     if (tensor.kind == TensorKind::weight) {
         const std::lock_guard lock(weights.mutex);
         VKFORMER_TRY(auto weight, shared_tensor(weights, tensor, [&]() -> Made {
-                         return load_weight<T>(tensor, weights.products, !use.as_numbers);
+                         return load_weight<T>(tensor, !use.as_numbers, weights);
                      }));
         // Another program of the store had no need of them. It may run now, and keeps what it has.
         if (use.as_numbers && weight->packed && weight->floats.empty()) {
             weight = std::make_shared<CpuTensor<T>>(*weight);
-            VKFORMER_CHECK(load_numbers(tensor, *weight));
+            VKFORMER_CHECK(load_numbers(tensor, *weight, weights.pool));
             weights.share.add(graph::Stored::weights, weight->floats.size_bytes());
             weights.tensors.insert_or_assign(tensor.name, weight);
         }
         return weight;
     }
-    return make_tensor<T>(tensor, std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<std::int32_t>::min());
+    return make_tensor<T>(tensor, std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<std::int32_t>::min(), own);
 }
 
 /// Where the plan places activations of floats, in T's: 32-bit words or, where there are any of 16 bits, half of them hold one each.
@@ -224,6 +226,7 @@ Result<typename CpuProgram<T>::Tensors> make_tensors(const graph::Plan& plan, Cp
     const graph::Graph& graph = plan.graph;
     const std::vector<Use> uses = uses_of(graph);
     const Arena<T> arena(plan);
+    FloatPool<T> own;
     typename CpuProgram<T>::Tensors result(graph.tensors().size());
     for (std::size_t id = 0; id < result.size(); ++id) {
         const Tensor& tensor = graph.tensors()[id];
@@ -232,7 +235,7 @@ Result<typename CpuProgram<T>::Tensors> make_tensors(const graph::Plan& plan, Cp
             result[id] = arena.tensor(id);
             continue;
         }
-        VKFORMER_TRY(result[id], place_tensor(tensor, uses[id], weights, states));
+        VKFORMER_TRY(result[id], place_tensor(tensor, uses[id], weights, states, own));
     }
     return result;
 }
@@ -300,7 +303,6 @@ template <class From>
 Result<void> CpuProgram<T>::write_floats(Value value, std::span<const From> values) {
     VKFORMER_TRY(CpuTensor<T>* const tensor, checked(value, values.size(), true));
     VKFORMER_CHECK(check_writable(value));
-    if (tensor->floats.empty()) own_floats(*tensor, values.size());
     std::ranges::transform(values, tensor->floats.begin(), [](From from) { return static_cast<T>(from); });
     round_values(tensor->dtype, tensor->floats);
     return {};

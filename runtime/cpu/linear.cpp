@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "cpu/linear.hpp"
 
+#include <algorithm>
 #include <cassert>
-#include <vector>
+#include <memory>
 
 #include "cpu/blas.hpp"
+#include "cpu/float_pool.hpp"
 #include "cpu/float_product.hpp"
 #include "cpu/gated_activation.hpp"
 #include "cpu/packed_linear.hpp"
@@ -60,17 +62,19 @@ template void linear(std::span<const double>, std::span<const double>, std::span
 
 namespace {
 
-// The same of op's operands, without what a gate does.
+// The same of op's operands, of some rows of x, without what a gate does.
 template <std::floating_point T>
-void product(const graph::Linear& op, graph::Activation activation, const Operands<T>& operands, std::span<T> y) {
-    const LinearDims dims{.rows = operands.rows(op.x), .in = operands.width(op.x), .out = operands.rows(op.weight)};
+void product(const graph::Linear& op, graph::Activation activation, const Operands<T>& operands, std::span<const T> x,
+             std::span<T> y) {
+    const std::size_t in = operands.width(op.x);
+    const LinearDims dims{.rows = x.size() / in, .in = in, .out = operands.rows(op.weight)};
     const std::span<const T> bias = operands.floats(op.epilogue.bias), residual = operands.floats(op.epilogue.residual);
-    std::vector<T> own_x;
-    std::span<const T> x = operands.floats(op.x);
+    std::shared_ptr<T[]> normed;
     if (const graph::Prologue& norm = op.prologue) {
-        own_x.resize(x.size());
-        rms_norm_rows<T>(x, dims.in, operands.floats(norm.gain), static_cast<T>(norm.gain_offset),
-                         static_cast<T>(norm.eps), own_x);
+        normed = aligned_floats<T>(x.size());
+        const std::span<T> own_x(normed.get(), x.size());
+        rms_norm_rows<T>(x, in, operands.floats(norm.gain), static_cast<T>(norm.gain_offset), static_cast<T>(norm.eps),
+                         own_x);
         x = own_x;
     }
     if constexpr (std::same_as<T, float>) {
@@ -102,14 +106,23 @@ template <std::floating_point T>
 void execute(const graph::Linear& op, const Operands<T>& operands) {
     const std::size_t batch = operands.shape(op.weight).rank() == 3 ? operands.dim(op.weight, 0) : 1;
     if (batch > 1) return linear_batch(op, batch, operands);
-    if (!op.is_gated()) return product(op, op.epilogue.activation, operands, operands.floats(op.y));
-    const std::size_t half = operands.width(op.y);
-    std::vector<T> both(operands.rows(op.x) * 2 * half);
-    product(op, graph::Activation::none, operands, std::span(both));
-    for_rows(operands.rows(op.y), operands.width(op.y), [&](std::size_t row) {
-        gated_halves(row_of(std::span<const T>(both), row, 2 * half), op.epilogue.activation,
-                     operands.floats(op.y, row));
-    });
+    const std::span<const T> x = operands.floats(op.x);
+    if (!op.is_gated()) return product(op, op.epilogue.activation, operands, x, operands.floats(op.y));
+    // By some rows at a time: the halves of them all, which no plan counts, would be twice y.
+    constexpr std::size_t kBytes = std::size_t{16} << 20;
+    const std::size_t count = operands.rows(op.y), in = operands.width(op.x), half = operands.width(op.y);
+    const std::size_t most = std::max<std::size_t>(1, kBytes / (2 * half * sizeof(T)));
+    const std::size_t times = (count + most - 1) / most, each = (count + times - 1) / times;
+    const std::shared_ptr<T[]> both = aligned_floats<T>(each * 2 * half);
+    for (std::size_t first = 0; first < count; first += each) {
+        const std::size_t rows = std::min(each, count - first);
+        const std::span<T> some(both.get(), rows * 2 * half);
+        product(op, graph::Activation::none, operands, x.subspan(first * in, rows * in), some);
+        for_rows(rows, half, [&](std::size_t row) {
+            gated_halves(row_of(std::span<const T>(some), row, 2 * half), op.epilogue.activation,
+                         operands.floats(op.y, first + row));
+        });
+    }
 }
 template void execute(const graph::Linear&, const Operands<float>&);
 template void execute(const graph::Linear&, const Operands<double>&);

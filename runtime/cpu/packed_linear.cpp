@@ -120,6 +120,9 @@ constexpr std::size_t kPanelGroups = 256;
 /// at a time as kPanelsBytes holds, at most four, for each tile that is read.
 constexpr std::size_t kFewTiles = 2, kPanelsAtOnce = 4, kPanelsBytes = std::size_t{320} << 10;
 
+/// Tiles that a last cache keeps while the panels pass by.
+constexpr std::size_t kTilesBytes = std::size_t{8} << 20;
+
 /// x in 8 bits, for all rows of a weight.
 class Int8Product {
 public:
@@ -264,14 +267,25 @@ void add_float_products(std::span<const float> x, const PackedWeight& weight, co
     }
 }
 
+/// Rows of x that meet all of the weight before the next ones do, nearly as many each time.
+std::size_t int8_rows_at_once(const Int8Kernels& kernels, std::size_t rows, std::size_t in) {
+    const std::size_t most = std::max<std::size_t>(1, kTilesBytes / (in / kInt8Group * kernels.tile_row_bytes));
+    const std::size_t times = (rows + most - 1) / most, each = (rows + times - 1) / times;
+    return (each + kernels.tile_rows - 1) / kernels.tile_rows * kernels.tile_rows;
+}
+
 void add_int8_products(std::span<const float> x, const PackedWeight& weight, const LinearDims& dims,
                        std::span<float> y) {
-    const Int8Product product(*weight.int8, x, dims.rows, dims.in);
-    std::size_t first = 0;
-    for (const TensorData& part : weight.parts) {
-        const std::size_t count = rows_of(part, dims.in);
-        product.add(rows_in(weight, part), count, y.data() + first, dims.out);
-        first += count;
+    const std::size_t each = int8_rows_at_once(*weight.int8, dims.rows, dims.in);
+    for (std::size_t row = 0; row < dims.rows; row += each) {
+        const std::size_t rows = std::min(each, dims.rows - row);
+        const Int8Product product(*weight.int8, x.subspan(row * dims.in, rows * dims.in), rows, dims.in);
+        std::size_t first = 0;
+        for (const TensorData& part : weight.parts) {
+            const std::size_t count = rows_of(part, dims.in);
+            product.add(rows_in(weight, part), count, y.data() + row * dims.out + first, dims.out);
+            first += count;
+        }
     }
 }
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "cpu/backend.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 
+#include "cpu/float_pool.hpp"
 #include "graph/builders.hpp"
 #include "support/catch.h"
 #include "support/must.hpp"
@@ -109,6 +112,23 @@ TEST_CASE("programs share weights and states by name, and must agree on them", "
     REQUIRE_FALSE(other_shape);
     CHECK(other_shape.error().code == ErrorCode::ShapeMismatch);
     CHECK(other_shape.error().message == "counter is f32 [2, 1], but another program of this store has it as f32 [2]");
+}
+
+TEST_CASE("floats of a pool are as many as were asked for, and nobody else's", "[cpu]") {
+    const std::vector<std::size_t> counts = {1, 17, 1000, 3, 1 << 20, 5, 3 << 20, 100'000, 20 << 20, 64, 7};
+    std::vector<std::shared_ptr<float[]>> taken;
+    {
+        cpu::FloatPool<float> pool;
+        for (const std::size_t count : counts) {
+            taken.push_back(pool.floats(count));
+            CHECK(reinterpret_cast<std::uintptr_t>(taken.back().get()) % 64 == 0);
+            std::fill_n(taken.back().get(), count, static_cast<float>(taken.size()));
+        }
+    }
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+        const auto last = taken[i].get() + counts[i];
+        CHECK(std::find_if(taken[i].get(), last, [&](float v) { return v != static_cast<float>(i + 1); }) == last);
+    }
 }
 
 TEST_CASE("stores of another backend are refused", "[cpu]") {

@@ -204,6 +204,40 @@ TEST_CASE("packed weights give what their numbers give", "[cpu][packed]") {
     CHECK(std::isnan(results[1].back()));  // a token beyond the vocabulary
 }
 
+TEST_CASE("rows that meet a weight one part after the other get what they get in double precision", "[cpu][packed]") {
+    struct Case {
+        std::uint64_t rows, in, half;
+        bool is_gated;
+    };
+    // Over 8 MiB of activations in 8 bits; over 16 MiB of gates and what they let through, twice and a bit.
+    const auto [kRows, kIn, kHalf, is_gated] = GENERATE(Case{1030, 8192, 12, false}, Case{1030, 64, 4100, true});
+    CAPTURE(is_gated);
+    graph::Graph g;
+    const std::vector<float> numbers = random_numbers(2 * kHalf * kIn, 1), input = random_numbers(kRows * kIn, 2);
+    const graph::Value weight = must(g.weight("weight", filed(numbers, {2 * kHalf, kIn}, DType::q8_0), DType::q8_0));
+    const graph::Value x = must(g.input("x", DType::f32, {kRows, kIn}));
+    graph::Value y = must(linear(g, x, weight));
+    if (is_gated) y = must(gated_activation(g, y, {}, graph::Activation::silu));
+    g.mark_output(y);
+    std::vector<std::vector<float>> results;
+    const auto single = cpu::make_cpu_backend<float>();
+    const auto oracle = cpu::make_cpu_backend<double>();
+    for (graph::Backend* backend : {single.get(), oracle.get()}) {
+        const auto program = must(backend->compile(graph::make_plan(g), backend->make_store(), backend->make_store()));
+        REQUIRE(program->plan().graph.nodes().size() == 1);
+        must(program->write(x, input));
+        must(program->submit());
+        must(program->read(y, std::span(results.emplace_back(g.shape(y).element_count()))));
+    }
+    // By rows: one that nothing had been added to would not be seen among so many.
+    const std::size_t width = g.shape(y).back();
+    for (std::size_t row = 0; row < kRows; ++row) {
+        CAPTURE(row);
+        const auto of = [&](std::size_t i) { return std::span<const float>(results[i]).subspan(row * width, width); };
+        REQUIRE(relative_error(of(0), of(1)) < 2 * kInt8Bound);
+    }
+}
+
 TEST_CASE("a weight that another program reads as numbers has them", "[cpu][packed]") {
     const TensorData data = filed(random_numbers(4 * 32, 1), {4, 32}, DType::f16);
     const auto backend = cpu::make_cpu_backend<float>();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-/// Libraries that are opened at run time, folders of a user, time, and what the host's processor is.
+/// Libraries that are opened at run time, folders of a user, time, and what the host's memory and processor are.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <ctime>
 #include <filesystem>
@@ -25,6 +26,9 @@ extern const char* const kFolderAdvice;
 
 std::tm local_time(std::time_t time);
 std::tm utc_time(std::time_t time);
+
+/// Asks for large pages under memory that nothing has been written to. Nothing but time depends on whether there are any.
+void prefer_large_pages(void* bytes, std::size_t size) noexcept;
 
 /// The largest cache of the processor; 0: nothing says so.
 std::uint64_t last_level_cache_bytes();

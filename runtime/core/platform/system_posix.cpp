@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <dlfcn.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -48,6 +49,12 @@ std::tm utc_time(std::time_t time) {
     std::tm parts{};
     ::gmtime_r(&time, &parts);
     return parts;
+}
+
+void prefer_large_pages([[maybe_unused]] void* bytes, [[maybe_unused]] std::size_t size) noexcept {
+#if defined(MADV_HUGEPAGE)
+    ::madvise(bytes, size, MADV_HUGEPAGE);  // a system without them says so, and goes on with small ones
+#endif
 }
 
 std::uint64_t last_level_cache_bytes() {

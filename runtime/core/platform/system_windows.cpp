@@ -73,6 +73,8 @@ std::tm utc_time(std::time_t time) {
     return parts;
 }
 
+void prefer_large_pages(void*, std::size_t) noexcept {}  // they would need a right of the user, and be locked in memory
+
 std::uint64_t last_level_cache_bytes() {
     DWORD size = 0;
     ::GetLogicalProcessorInformation(nullptr, &size);
