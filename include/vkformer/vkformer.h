@@ -62,7 +62,7 @@ typedef enum vkf_result {
     /** a model gave NaN for the next token: its sequence is done, with the tokens before. Every function that hears of a
      * session's slices may say so, once for a sequence */
     VKF_ERROR_NOT_A_NUMBER = -16,
-    VKF_ERROR_CANCELLED = -17, /**< the engine that had the request was destroyed */
+    VKF_ERROR_CANCELLED = -17, /**< the engine that had the request was destroyed, or a should_stop said so */
     VKF_RESULT_MAX_ENUM = 0x7FFFFFFF
 } vkf_result;
 
@@ -610,25 +610,32 @@ VKFORMER_API vkf_result vkf_program_nodes(const vkf_program* program, uint32_t* 
  */
 VKFORMER_API vkf_result vkf_program_record(const vkf_program* program, VkCommandBuffer commands);
 
-/** Timeline semaphores that a submission waits for before it starts and signals when it is done. */
+/** What a submission waits for before it starts, what it signals when it is done, and who may end it. */
 typedef struct vkf_submit_info {
     uint32_t struct_size;
     uint32_t wait_count;
-    const VkSemaphore* wait_semaphores;
+    const VkSemaphore* wait_semaphores; /**< timeline semaphores, as those that it signals */
     const uint64_t* wait_values;
     uint32_t signal_count;
     const VkSemaphore* signal_semaphores;
     const uint64_t* signal_values;
+    /**
+     * with VKF_DEVICE_CPU asked before each op, on the thread of the call; other than VK_FALSE ends it with
+     * VKF_ERROR_CANCELLED: outputs are then undefined, and states hold what the ops before it wrote. Null: nobody is
+     * asked. A GPU's submissions return before they are done, and are not asked about. Not for vkf_session_step
+     */
+    VkBool32 (*should_stop)(void* user);
+    void* stop_user;
 } vkf_submit_info;
 #define VKF_SUBMIT_INFO_INIT \
-    { sizeof(vkf_submit_info), 0, NULL, NULL, 0, NULL, NULL }
+    { sizeof(vkf_submit_info), 0, NULL, NULL, 0, NULL, NULL, NULL, NULL }
 
 /**
  * Submits one run to the device's queue, under the application's lock, and returns. A GPU gets a long run in several
  * submissions of some 50 ms. On a device of vkformer's own the first run of a program that may be long, unless it waits
  * for semaphores, returns when it is done, for its parts are measured. `info` may be null. *ticket, which may be null,
  * is for vkf_device_wait. Errors: VKF_ERROR_MISSING_FEATURE (a device without a queue), VKF_ERROR_DEVICE_LOST,
- * VKF_ERROR_VULKAN, out of memory (recording anew, or compiling what a cut needs).
+ * VKF_ERROR_VULKAN, VKF_ERROR_CANCELLED (should_stop), out of memory (recording anew, or compiling what a cut needs).
  */
 VKFORMER_API vkf_result vkf_program_submit(vkf_program* program, const vkf_submit_info* info, uint64_t* ticket);
 /**

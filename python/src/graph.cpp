@@ -2,6 +2,8 @@
 /// Graphs of the C interface: devices, graphs that grow by ops, programs that run on arrays.
 #include <algorithm>
 #include <cctype>
+#include <chrono>
+#include <exception>
 #include <map>
 #include <span>
 #include <string>
@@ -43,6 +45,30 @@ vkf_result without_gil(const auto& call) {
     check(done);
     return done;
 }
+
+/// What handlers of signals raise while a run on the CPU goes on; they run in the main thread alone.
+class Signals {
+public:
+    static constexpr std::chrono::nanoseconds kBetween = std::chrono::milliseconds(50);
+
+    /// Without the GIL, which another thread may hold for milliseconds: it is taken from time to time.
+    bool have_raised() {
+        const auto now = std::chrono::steady_clock::now();
+        if (now - asked_ < kBetween) return false;
+        asked_ = now;
+        const nb::gil_scoped_acquire gil;
+        if (PyErr_CheckSignals() == 0) return false;
+        raised_ = std::make_exception_ptr(nb::python_error());
+        return true;
+    }
+    void rethrow() {
+        if (raised_) std::rethrow_exception(std::exchange(raised_, nullptr));
+    }
+
+private:
+    std::chrono::steady_clock::time_point asked_ = std::chrono::steady_clock::now();
+    std::exception_ptr raised_;
+};
 
 template <class T>
 struct Destroy;
@@ -143,15 +169,23 @@ struct Program : Owned<vkf_program> {
              const std::vector<std::pair<std::string, Target>>& outputs) {
         vkf_program* const program = get();
         std::uint64_t ticket = 0;
-        without_gil([&] {
-            for (const auto& [name, array] : inputs)
-                if (const auto r = vkf_program_write(program, name.c_str(), array.data(), array.nbytes()); r < 0)
-                    return r;
-            return vkf_program_submit(program, nullptr, &ticket);
-        });
-        constexpr std::uint64_t kBetweenSignals = 50'000'000;  // ns
+        Signals signals;
+        vkf_submit_info info = VKF_SUBMIT_INFO_INIT;
+        info.should_stop = [](void* user) -> VkBool32 { return static_cast<Signals*>(user)->have_raised(); };
+        info.stop_user = &signals;
+        try {
+            without_gil([&] {
+                for (const auto& [name, array] : inputs)
+                    if (const auto r = vkf_program_write(program, name.c_str(), array.data(), array.nbytes()); r < 0)
+                        return r;
+                return vkf_program_submit(program, &info, &ticket);
+            });
+        } catch (const nb::python_error&) {
+            signals.rethrow();
+            throw;
+        }
         vkf_device* const where = device.get();
-        while (without_gil([&] { return vkf_device_wait(where, ticket, kBetweenSignals); }) != VKF_SUCCESS)
+        while (without_gil([&] { return vkf_device_wait(where, ticket, Signals::kBetween.count()); }) != VKF_SUCCESS)
             if (PyErr_CheckSignals() != 0) throw nb::python_error();
         without_gil([&] {
             for (const auto& [name, array] : outputs)

@@ -279,6 +279,16 @@ if kind == "translate":
     model = vkformer.Translator(path, "cpu", plain_shaders=True, batch=1)
     texts = ["4. M\\u00e4rz 2021"] * 5000
     call = lambda: model.translate(texts)
+elif kind == "graph":
+    square = np.full((2048, 2048), 1 / 2048, np.float32)
+
+    def powers(x, square):
+        for _ in range(400):
+            x = vkformer.ops.linear(x, square)
+        return x
+
+    model = vkformer.Graph(powers, "cpu")
+    call = lambda: model(np.ones((16384, 2048), np.float32), square)  # 400 products of 0.1 s at the least
 else:
     model = vkformer.Generator(path, "cpu", plain_shaders=True, context=4000)
     options = dict(max_tokens=100_000, ignore_end=True)
@@ -298,13 +308,15 @@ except KeyboardInterrupt:
     started = time.monotonic()
     if kind == "translate":
         assert model.translate("4. M\\u00e4rz 2021").text == "2021-03-04"
+    elif kind == "graph":
+        assert (model(np.ones((2, 2048), np.float32), square) == 1).all()
     else:
         assert model.generate("Hello", max_tokens=4).tokens
     print("interrupted", flush=True)
 """
 
 
-@pytest.mark.parametrize("kind", ["translate", "generate", "stream", "streams"])
+@pytest.mark.parametrize("kind", ["translate", "generate", "stream", "streams", "graph"])
 def test_ctrl_c(kind: str, long_texts: Path) -> None:
     path = DATES if kind == "translate" else long_texts
     child = subprocess.Popen(

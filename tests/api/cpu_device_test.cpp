@@ -154,6 +154,38 @@ TEST_CASE("T5 and beams run on the CPU through the C interface", "[api][c][cpu_d
     }
 }
 
+TEST_CASE("a run on the CPU is ended before an op by who may, and runs again", "[api][c][cpu_device]") {
+    const VkfDevice device = own_device(VKF_DEVICE_CPU);
+    const VkfProgram program = compile(*device, *halves());
+    std::uint32_t nodes = 0;
+    succeed(vkf_program_nodes(program.get(), &nodes, nullptr));
+    REQUIRE(nodes > 0);
+    const std::vector<std::uint16_t> x(6, float_to_half(2));
+    write_tensor(*program, "x", x);
+    struct Asked {
+        std::uint32_t times = 0, last = 0;  // the answer to the last of them is yes
+    };
+    Asked asked;
+    vkf_submit_info info = VKF_SUBMIT_INFO_INIT;
+    info.stop_user = &asked;
+    info.should_stop = [](void* user) -> VkBool32 {
+        Asked& is = *static_cast<Asked*>(user);
+        return ++is.times == is.last ? 2 : VK_FALSE;
+    };
+    std::uint64_t ticket = 7;
+    for (asked.last = 1; asked.last <= nodes; ++asked.last) {
+        asked.times = 0;
+        CHECK(vkf_program_submit(program.get(), &info, &ticket) == VKF_ERROR_CANCELLED);
+        CHECK(asked.times == asked.last);
+        CHECK(ticket == 7);
+    }
+    asked = {};
+    succeed(vkf_program_submit(program.get(), &info, &ticket));
+    CHECK(asked.times == nodes);
+    CHECK(ticket == 1);
+    CHECK(read_tensor<std::uint16_t>(*program, "y") == x);
+}
+
 TEST_CASE("what needs Vulkan is refused on the CPU, by name", "[api][c][cpu_device][errors]") {
     const VkfDevice device = own_device(VKF_DEVICE_CPU);
     vkf_vulkan_handles handles = VKF_VULKAN_HANDLES_INIT;

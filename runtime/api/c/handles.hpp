@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -68,8 +69,13 @@ Result<std::unique_ptr<vkf_program>> compile(std::shared_ptr<Device> device, gra
 Result<DType> dtype_of(vkf_dtype dtype);
 /// Dtype, shape and bytes; not where it lies.
 vkf_tensor describe(const graph::Graph& graph, graph::Value value);
+/// What a vkf_submit_info says.
+struct Submission {
+    vulkan::SemaphorePoints semaphores;
+    std::function<bool()> should_stop;  ///< may be empty
+};
 /// Errors: InvalidArgument, MissingFeature (semaphores on the CPU).
-Result<vulkan::SemaphorePoints> semaphores_of(const Device& device, const vkf_submit_info* info);
+Result<Submission> submission_of(const Device& device, const vkf_submit_info* info);
 
 }  // namespace vkformer::c
 

@@ -6,6 +6,7 @@
 #include "api/c/handles.hpp"
 #include "core/dtype.hpp"
 #include "core/try.hpp"
+#include "cpu/backend.hpp"
 #include "decoding/tensor_io.hpp"
 
 using namespace vkformer;
@@ -153,7 +154,7 @@ std::vector<vulkan::SemaphorePoint> points(std::uint32_t count, const VkSemaphor
 
 namespace vkformer::c {
 
-Result<vulkan::SemaphorePoints> semaphores_of(const Device& device, const vkf_submit_info* info) {
+Result<Submission> submission_of(const Device& device, const vkf_submit_info* info) {
     constexpr vkf_submit_info kDefault = VKF_SUBMIT_INFO_INIT;
     VKFORMER_TRY(const auto given, read_struct(info, kDefault, "vkf_submit_info"));
     const bool is_whole = (given.wait_count == 0 || (given.wait_semaphores && given.wait_values)) &&
@@ -162,8 +163,13 @@ Result<vulkan::SemaphorePoints> semaphores_of(const Device& device, const vkf_su
         return Error{ErrorCode::InvalidArgument,
                      "vkf_submit_info: a count without semaphores and values; all of them are timeline semaphores"};
     if (given.wait_count > 0 || given.signal_count > 0) VKFORMER_CHECK(device.need_vulkan("a semaphore"));
-    return vulkan::SemaphorePoints{.waits = points(given.wait_count, given.wait_semaphores, given.wait_values),
-                                   .signals = points(given.signal_count, given.signal_semaphores, given.signal_values)};
+    Submission result{
+        .semaphores = {.waits = points(given.wait_count, given.wait_semaphores, given.wait_values),
+                       .signals = points(given.signal_count, given.signal_semaphores, given.signal_values)},
+        .should_stop = {}};
+    if (given.should_stop)
+        result.should_stop = [ask = given.should_stop, user = given.stop_user] { return ask(user) != VK_FALSE; };
+    return result;
 }
 
 Result<vulkan::VulkanBackend*> Device::need_vulkan(const std::string& what) const {
@@ -294,13 +300,16 @@ vkf_result vkf_program_record(const vkf_program* program, VkCommandBuffer comman
 vkf_result vkf_program_submit(vkf_program* program, const vkf_submit_info* info, uint64_t* ticket) {
     if (!program) return c::invalid("program is required");
     return c::guarded([&]() -> Result<void> {
-        VKFORMER_TRY(const auto semaphores, c::semaphores_of(*program->device, info));
+        VKFORMER_TRY(const auto submission, c::submission_of(*program->device, info));
         std::uint64_t value = 0;
         if (program->vulkan) {
-            VKFORMER_TRY(value, program->vulkan->submit(semaphores));
+            VKFORMER_TRY(value, program->vulkan->submit(submission.semaphores));
         } else {
-            VKFORMER_CHECK(program->program->submit());
-            VKFORMER_CHECK(program->program->wait());
+            for (std::size_t node = 0; node < program->program->plan().graph.nodes().size(); ++node) {
+                if (submission.should_stop && submission.should_stop())
+                    return Error{ErrorCode::Cancelled, "vkf_submit_info::should_stop ended the run before its end"};
+                VKFORMER_CHECK(cpu::run_node(*program->program, node));
+            }
             value = program->device->take_ticket();
         }
         if (ticket) *ticket = value;

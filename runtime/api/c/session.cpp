@@ -458,8 +458,11 @@ vkf_result vkf_session_step(vkf_session* session, uint32_t max_gpu_us, const vkf
     if (!session || !slice) return c::invalid("session and slice are required");
     return c::guarded([&]() -> vkf_result {
         if (!session->sequence) return c::fail(evicted());
-        const auto semaphores = c::semaphores_of(*session->model->device, info);
-        if (!semaphores) return c::fail(semaphores.error());
+        const auto submission = c::submission_of(*session->model->device, info);
+        if (!submission) return c::fail(submission.error());
+        if (submission->should_stop)
+            return c::invalid(
+                "vkf_submit_info::should_stop is not for vkf_session_step: who wants to stop asks for no slice more");
         if (session->computed) {
             const auto made = session->computed->step(max_gpu_us);
             return made ? write_slice(slice, *made) : c::fail(made.error());
@@ -473,7 +476,8 @@ vkf_result vkf_session_step(vkf_session* session, uint32_t max_gpu_us, const vkf
             return c::fail(outstanding_error(*session->sequence));
         if (session->sequence->outstanding() >= VKF_MAX_SLICES) return VKF_NOT_READY;
         const auto made = session->stepper->step(
-            [&](VkCommandBuffer commands) { return session->sliced->record(commands, max_gpu_us); }, *semaphores);
+            [&](VkCommandBuffer commands) { return session->sliced->record(commands, max_gpu_us); },
+            submission->semaphores);
         if (!made) return c::fail(made.error());
         return write_slice(slice, *made);
     });
