@@ -5,6 +5,7 @@
 SHARED_BEGIN
 const uint kRowMomentsX = 0, kRowMomentsLike = 1, kRowMomentsY = 2;
 const uint kRowMomentsHasLike = 1;  // specialization constant
+const uint kRowMomentsKept = 2;     // specialization constant of row_vec4.comp: vectors of four that an invocation keeps
 struct RowMomentsPush {
     uint rows;
     uint width;   // elements per row

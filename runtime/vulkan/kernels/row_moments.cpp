@@ -19,6 +19,7 @@ Result<Dispatch> plan_row_moments(const graph::RowMoments& op, const RowForm& fo
         .bind(shaders::kRowMomentsY, op.y)
         .set(shaders::kWorkgroupConstant, form.workgroup)
         .set(shaders::kRowMomentsHasLike, !!op.like);
+    if (form.loads == RowForm::Loads::vec4) dispatch.set(shaders::kRowMomentsKept, form.kept);
     dispatch.push.set(shaders::RowMomentsPush{
         .rows = static_cast<std::uint32_t>(shape.row_count()),
         .width = static_cast<std::uint32_t>(shape.back()),
@@ -30,11 +31,8 @@ Result<Dispatch> plan_row_moments(const graph::RowMoments& op, const RowForm& fo
 }  // namespace
 
 std::span<const Kernel<graph::RowMoments>> kernels(const graph::RowMoments&) {
-    using Op = graph::RowMoments;
-    static constexpr Kernel<Op> kKernels[] = {
-        {.traits = {.name = "row", .edges = kSingleRowEdges<Op>, .is_reference = true},
-         .plan = plan_rows<Op, &Op::x, plan_row_moments, modules::row_moments, row_form>}};
-    return kKernels;
+    return kRowKernels<graph::RowMoments, &graph::RowMoments::x, plan_row_moments, modules::row_moments_row,
+                       modules::row_moments_row_vec4, modules::row_moments_row_subgroup>;
 }
 
 }  // namespace vkformer::vulkan
