@@ -31,9 +31,11 @@ template <std::floating_point T>
 void execute(const graph::LayerNorm& op, const Operands<T>& operands) {
     std::vector<T> own_sum;
     const std::span<const T> x = with_residual(op, operands, own_sum);
-    for_rows(operands.rows(op.x), operands.width(op.x), [&](std::size_t row) {
-        layer_norm<T>(row_of(x, row, operands.width(op.x)), operands.floats(op.gain), operands.floats(op.bias),
-                      static_cast<T>(op.eps), operands.floats(op.y, row));
+    const std::size_t width = operands.width(op.x);
+    const std::span<const T> gains = operands.floats(op.gain);
+    for_rows(operands.rows(op.x), width, [&](std::size_t row) {
+        layer_norm<T>(row_of(x, row, width), row_of(gains, row % (gains.size() / width), width),
+                      operands.floats(op.bias), static_cast<T>(op.eps), operands.floats(op.y, row));
     });
 }
 template void execute(const graph::LayerNorm&, const Operands<float>&);

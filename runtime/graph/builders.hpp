@@ -103,7 +103,7 @@ Result<Value> add(Graph& graph, Value a, Value b, float scale = 1);
 Result<Value> concat(Graph& graph, Value a, Value b);
 
 /// y = gain · (x − mean(x)) / sqrt(var(x) + eps) + bias over the last dimension, biased variance (Ba et al. 2016).
-/// x float [… , dim], gain and bias float [dim] (bias may be absent). The passes fuse a preceding add into the node.
+/// x float [… , dim], gain and bias float [dim] (bias may be absent; gains of groups as of rms_norm). The passes fuse a preceding add.
 Result<Value> layer_norm(Graph& graph, Value x, Value gain, Value bias, float eps);
 
 /// y = (gain + gain_offset) · x / sqrt(mean(x²) + eps) over the last dimension. x float [… , dim], gain float [dim] (absent: 1), or

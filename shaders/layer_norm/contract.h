@@ -10,8 +10,9 @@ const uint kLayerNormHasResidual = 1, kLayerNormHasBias = 2, kLayerNormHasSum = 
 const uint kLayerNormKept = 4;  // specialization constant of row_vec4.comp: vectors of four that an invocation keeps
 struct LayerNormPush {
     uint rows;
-    uint width;  // elements per row
-    float eps;   // added to the variance
+    uint width;      // elements per row
+    float eps;       // added to the variance
+    uint gain_rows;  // row r has the gains of row r % gain_rows
 };
 SHARED_END
 #endif

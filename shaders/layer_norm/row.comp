@@ -1,7 +1,7 @@
 #version 460
 // SPDX-License-Identifier: MIT
 // s = x + residual,  y = gain · (s − mean(s)) / sqrt(var(s) + eps) + bias over the last dimension; var is the biased one.
-// x, residual, sum, y: [rows, width]; gain, bias: [width]; storage as lib/storage.glsl says, arithmetic in float32.
+// x, residual, sum, y: [rows, width]; gain: [p.gain_rows, width], by turns; bias: [width]; storage as lib/storage.glsl says, arithmetic in float32.
 // Ba et al. 2016, eq. 4. Two passes over the row (mean, then squared distances): no cancellation for rows far from zero.
 // One workgroup per row; an invocation owns the elements i ≡ its index modulo the workgroup's size.
 #extension GL_GOOGLE_include_directive : require
@@ -44,10 +44,11 @@ void main() {
     }
     const float scale = inversesqrt(workgroup_sum(squares) / float(p.width) + p.eps);
 
+    const uint gains = row % p.gain_rows * p.width;
     for (uint i = gl_LocalInvocationIndex; i < p.width; i += gl_WorkGroupSize.x) {
         const float s = element(base + i);
         if (HAS_SUM == 1) STORE(sum, base + i, s);
-        float result = LOAD(gain, i) * (s - mean) * scale;
+        float result = LOAD(gain, gains + i) * (s - mean) * scale;
         if (HAS_BIAS == 1) result += LOAD(bias, i);
         STORE(y, base + i, result);
     }

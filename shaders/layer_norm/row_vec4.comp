@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 // layer_norm/row.comp for rows that are multiples of 4, four elements at a time:
 // s = x + residual,  y = gain · (s − mean(s)) / sqrt(var(s) + eps) + bias over the last dimension. Ba et al. 2016, eq. 4.
-// x, residual, sum, y: [rows, width]; gain, bias: [width]; storage as lib/storage4.glsl says, arithmetic in float32.
+// x, residual, sum, y: [rows, width]; gain: [p.gain_rows, width], by turns; bias: [width]; storage as lib/storage4.glsl says, arithmetic in float32.
 // One workgroup per row; an invocation owns the quads ≡ its index modulo the workgroup's size and keeps KEPT of them.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -32,9 +32,9 @@ vec4 quad(uint i) {
     return s;
 }
 
-void finish(uint base, uint i, vec4 s, float mean, float scale) {
+void finish(uint base, uint gains, uint i, vec4 s, float mean, float scale) {
     if (HAS_SUM == 1) STORE4(sum, base + i, s);
-    vec4 result = LOAD4(gain, i) * (s - mean) * scale;
+    vec4 result = LOAD4(gain, gains + i) * (s - mean) * scale;
     if (HAS_BIAS == 1) result += LOAD4(bias, i);
     STORE4(y, base + i, result);
 }
@@ -59,6 +59,8 @@ void main() {
     }
     const float scale = inversesqrt(workgroup_sum(sum_of(squares)) / float(p.width) + p.eps);
 
-    [[unroll]] for (uint k = 0; k < KEPT; ++k) finish(base, kept_quad(k), kept[k], mean, scale);
-    for (uint i = first_unkept_quad(); i < quads; i += gl_WorkGroupSize.x) finish(base, i, quad(base + i), mean, scale);
+    const uint gains = row % p.gain_rows * quads;
+    [[unroll]] for (uint k = 0; k < KEPT; ++k) finish(base, gains, kept_quad(k), kept[k], mean, scale);
+    for (uint i = first_unkept_quad(); i < quads; i += gl_WorkGroupSize.x)
+        finish(base, gains, i, quad(base + i), mean, scale);
 }

@@ -4,6 +4,7 @@
 
 #include "support/backends.hpp"
 #include "support/catch.h"
+#include "support/must.hpp"
 #include "support/op_case.hpp"
 
 namespace vkformer::tests {
@@ -29,6 +30,19 @@ TEST_CASE("layer_norm with and without bias, residual and sum", "[op][layer_norm
     c.graph.add_node(
         graph::LayerNorm{.x = x, .residual = residual, .gain = gain, .bias = bias, .sum = sum, .y = y, .eps = 1e-3f});
     c.check(backend);
+}
+
+TEST_CASE("layer_norm with gains of groups", "[op][layer_norm]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const DType dtype = GENERATE(DType::f32, DType::f16);
+    const auto width = GENERATE(values<std::uint64_t>({131, 132, 1300}));
+    CAPTURE(backend.name(), to_string(dtype), width);
+    OpCase c;
+    const Value x = c.floats("x", dtype, {2, 5, 3, width}), gain = c.floats("gain", dtype, {3, width});
+    c.expect(must(layer_norm(c.graph, x, gain, {}, 1e-3f)));
+    c.check(backend);
+    CHECK_FALSE(layer_norm(c.graph, x, c.floats("two", dtype, {2, width}), {}, 1e-3f));
+    CHECK_FALSE(layer_norm(c.graph, x, c.floats("stack", dtype, {1, 3, width}), {}, 1e-3f));
 }
 
 TEST_CASE("layer_norm keeps NaN in its row; a constant row gives the bias", "[op][layer_norm]") {

@@ -129,6 +129,14 @@ inline Result<void> check_like(const OperandCheck& check, const Graph& graph, st
     return check.dtype(name, value, graph.dtype(like), "as " + std::string(like_name));
 }
 
+/// The gains of a norm of x: a row for all of x's, or one for each place in its last dimension but one.
+inline Result<void> check_gain(const OperandCheck& check, const Graph& graph, Value gain, Value x) {
+    VKFORMER_CHECK(check_like(check, graph, "gain", gain, "x", x));
+    const Shape& shape = graph.shape(x);
+    if (shape.rank() < 2 || graph.shape(gain).rank() != 2) return check.shape("gain", gain, {shape.back()}, "dim of x");
+    return check.shape("gain", gain, {shape[shape.rank() - 2], shape.back()}, "the last two dimensions of x");
+}
+
 /// A table of the pages that the sequences of the operand called `of` have, and a cache in pages that is called `name`.
 inline Result<void> check_pages(const OperandCheck& check, const Graph& graph, Value pages, std::uint64_t sequences,
                                 std::string_view of, std::string_view name, Value cache) {

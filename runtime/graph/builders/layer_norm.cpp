@@ -9,8 +9,7 @@ Result<Value> layer_norm(Graph& graph, Value x, Value gain, Value bias, float ep
     VKFORMER_CHECK(check.floats("x", x));
     VKFORMER_CHECK(check.rows("x", x));
     const Shape shape = graph.shape(x);
-    VKFORMER_CHECK(check_like(check, graph, "gain", gain, "x", x));
-    VKFORMER_CHECK(check.shape("gain", gain, {shape.back()}, "dim of x"));
+    VKFORMER_CHECK(check_gain(check, graph, gain, x));
     if (bias) {
         VKFORMER_CHECK(check_like(check, graph, "bias", bias, "x", x));
         VKFORMER_CHECK(check.shape("bias", bias, {shape.back()}, "dim of x"));

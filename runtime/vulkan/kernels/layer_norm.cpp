@@ -6,7 +6,7 @@
 
 namespace vkformer::vulkan {
 
-static_assert(sizeof(shaders::LayerNormPush) == 12);
+static_assert(sizeof(shaders::LayerNormPush) == 16);
 
 Result<Dispatch> plan_layer_norm_rows(const graph::LayerNorm& op, const RowForm& form, Module module,
                                       const KernelContext& context) {
@@ -28,6 +28,7 @@ Result<Dispatch> plan_layer_norm_rows(const graph::LayerNorm& op, const RowForm&
         .rows = static_cast<std::uint32_t>(shape.row_count()),
         .width = static_cast<std::uint32_t>(shape.back()),
         .eps = op.eps,
+        .gain_rows = static_cast<std::uint32_t>(context.graph.shape(op.gain).row_count()),
     });
     return dispatch;
 }
