@@ -101,6 +101,8 @@ constexpr std::string_view kLlama3Words =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kQwen2Words =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kSeedWords =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kQwen35Words =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kTekkenWords =
@@ -140,6 +142,7 @@ std::optional<PreType> pre_type(std::string_view name) {
     if (is({"dbrx", "smaug-bpe", "glm4", "chatglm-bpe"})) return PreType{{kLlama3Words}};
     if (is({"qwen2", "deepseek-r1-qwen", "kormo", "f2llmv2", "stablelm2", "megrez", "hunyuan", "solar-open", "grok-2"}))
         return PreType{{kQwen2Words}};
+    if (is({"seed-coder"})) return PreType{{kSeedWords}};
     if (is({"qwen35"})) return PreType{{kQwen35Words}};
     if (is({"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b", "mellum2"}))
         return PreType{{R"(\p{N})", kGpt2Words}};
@@ -150,7 +153,7 @@ std::optional<PreType> pre_type(std::string_view name) {
         return PreType{{R"([\r\n])", kDeepSeekLetters, kDeepSeekMarks, R"(\s+$)", kDeepSeekScripts, R"(\p{N}+)"}};
     if (is({"deepseek-coder"}))
         return PreType{{R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)", kDeepSeekScripts, R"(\p{N})"}};
-    if (is({"deepseek-v3"})) return PreType{{R"(\p{N}{1,3})", kDeepSeek3Scripts, kDeepSeek3Words}};
+    if (is({"deepseek-v3", "hunyuan-dense"})) return PreType{{R"(\p{N}{1,3})", kDeepSeek3Scripts, kDeepSeek3Words}};
     return std::nullopt;
 }
 

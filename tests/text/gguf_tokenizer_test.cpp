@@ -76,7 +76,7 @@ std::string refused_tokenizer(std::vector<std::string> values, ErrorCode code = 
 
 TEST_CASE("tokenizers inside GGUF files give the ids of the libraries that made them", "[text][gguf]") {
     const std::string name = GENERATE(as<std::string>(), "gpt-2", "llama-bpe", "qwen2", "smollm", "default",
-                                      "deepseek-llm", "deepseek-coder", "deepseek-v3", "llama", "gemma4", "t5", "bert");
+                                      "deepseek-llm", "deepseek-coder", "deepseek-v3", "seed-coder", "llama", "gemma4", "t5", "bert");
     CAPTURE(name);
     const GgufTokenizer loaded = load_golden_tokenizer(name);
     const auto lines = read_json(goldens_dir() / "tokenizers/lines.json");
@@ -98,7 +98,7 @@ TEST_CASE("tokenizers inside GGUF files give the ids of the libraries that made 
 
 TEST_CASE("byte-level and SentencePiece tokenizers inside GGUF files give the text back", "[text][gguf]") {
     const std::string name = GENERATE(as<std::string>(), "gpt-2", "llama-bpe", "qwen2", "smollm", "default",
-                                      "deepseek-llm", "deepseek-coder", "deepseek-v3", "llama", "gemma4");
+                                      "deepseek-llm", "deepseek-coder", "deepseek-v3", "seed-coder", "llama", "gemma4");
     CAPTURE(name);
     const GgufTokenizer loaded = load_golden_tokenizer(name);
     for (const std::string line : read_json(goldens_dir() / "tokenizers/lines.json")) {
