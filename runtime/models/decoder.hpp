@@ -124,6 +124,8 @@ struct DecoderConfig {
     Norm norm = Norm::rms;
     float norm_eps = 1e-5f;
     float norm_gain_offset = 0;  ///< added to the gains of RMS norms
+    bool turns_before_norms =
+        false;                   ///< heads of queries and keys are turned by their positions before they are normed
     bool norms_values = false;   ///< each head of the values by its root mean square, without gains
     float embedding_scale = 1;   ///< of the tokens' embeddings
     float residual_scale = 1;    ///< what lies between the layers is the hidden state divided by it
@@ -255,7 +257,8 @@ struct DecoderWeights : AdapterSet {
         /// Optional, as wide as what goes to `output`, which is multiplied by its sigmoid; a recursion's by its SiLU.
         Projection mixed_gate;
         Projection output;
-        NormWeights query_norm, key_norm;  ///< of every head, [head_dim], or of all of them together; optional
+        /// Of every head, [head_dim], or [heads, head_dim] with gains of its own, or of all of them together; optional.
+        NormWeights query_norm, key_norm;
         TensorData sinks;  ///< [heads], a score of each query that is no key's (AttentionMask::sinks); optional
         NormWeights attention_post_norm;  ///< of the attention's result, before the residual; optional
         std::optional<SourceWeights> source;  ///< of all layers of a model that attends to a source

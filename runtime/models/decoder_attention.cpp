@@ -18,7 +18,7 @@ using graph::Value;
 constexpr std::uint32_t kSplitKeys = 128;  // keys of a workgroup in a decode step
 
 bool has_wide_norm(const NormWeights& w, std::uint32_t head_dim) {
-    return w && w.gain.shape.element_count() != head_dim;
+    return w && w.gain.shape.rank() == 1 && w.gain.shape.element_count() != head_dim;
 }
 
 }  // namespace
@@ -112,10 +112,11 @@ Result<Value> Decoder::Builder::project_attention(std::size_t index, Value x, Va
     }
     if (layer.shared_cache) return query_of(index, x, starts);
     const std::uint32_t width = head_dim(index);
-    const bool can_split = graph_.dtype(keys) == layout_.dtype && bool{w.query_norm} == bool{w.key_norm} &&
-                           (!w.query_norm || config_.norm == DecoderConfig::Norm::rms) &&
-                           !has_wide_norm(w.query_norm, width) && !has_wide_norm(w.key_norm, width) &&
-                           (w.query_norm || !config_.norms_values);
+    const bool can_split =
+        graph_.dtype(keys) == layout_.dtype && bool{w.query_norm} == bool{w.key_norm} &&
+        (!w.query_norm || (config_.norm == DecoderConfig::Norm::rms && !config_.turns_before_norms)) &&
+        !has_wide_norm(w.query_norm, width) && !has_wide_norm(w.key_norm, width) &&
+        (w.query_norm || !config_.norms_values);
     const Projection& own_value = w.value ? w.value : w.key;
     if (can_split && can_join({&w.query, &w.key, &own_value})) {
         VKFORMER_TRY(const Value joined, project_joined("qkv", {&w.query, &w.key, &own_value}, x));
@@ -148,8 +149,7 @@ Result<Value> Decoder::Builder::project_attention(std::size_t index, Value x, Va
 Result<Value> Decoder::Builder::query_of(std::size_t index, Value x, Value starts) {
     const DecoderWeights::Layer& w = weights_.layers[index];
     VKFORMER_TRY(const Value rows, project("query", w.query, x));
-    VKFORMER_TRY(const Value query, heads("query", w.query_norm, config_.heads, head_dim(index), rows));
-    return place("query", config_.layers[index], query, starts);
+    return placed_heads("query", index, w.query_norm, config_.heads, rows, starts);
 }
 
 Result<Decoder::Builder::KeysValues> Decoder::Builder::keys_values_of(std::size_t index, Value x, Value starts) {
@@ -157,7 +157,6 @@ Result<Decoder::Builder::KeysValues> Decoder::Builder::keys_values_of(std::size_
     const std::uint32_t count = kv_heads(index), width = head_dim(index);
     KeysValues both;
     VKFORMER_TRY(const Value rows, project("key", w.key, x));
-    VKFORMER_TRY(const Value key, heads("key", w.key_norm, count, width, rows));
     // Values without a projection of their own are the keys', before their norm.
     VKFORMER_TRY(const Value values, w.value ? project("value", w.value, x) : Result<Value>(rows));
     VKFORMER_TRY(both.values, heads("value", {}, count, width, values));
@@ -165,7 +164,7 @@ Result<Decoder::Builder::KeysValues> Decoder::Builder::keys_values_of(std::size_
         graph_.set_scope(name_ + ".value_norm");
         VKFORMER_TRY(both.values, graph::rms_norm(graph_, both.values, {}, config_.norm_eps));
     }
-    VKFORMER_TRY(both.keys, place("key", config_.layers[index], key, starts));
+    VKFORMER_TRY(both.keys, placed_heads("key", index, w.key_norm, count, rows, starts));
     return both;
 }
 
@@ -178,6 +177,14 @@ Result<Value> Decoder::Builder::heads(std::string_view what, const NormWeights& 
     }
     VKFORMER_TRY(y, graph_.reshape(y, {layout_.rows, layout_.len, count, width}));
     return norms && !is_wide ? norm(name, norms, y) : Result<Value>(y);
+}
+
+Result<Value> Decoder::Builder::placed_heads(std::string_view what, std::size_t index, const NormWeights& norms,
+                                             std::uint32_t count, Value y, Value starts) {
+    const bool turns_first = config_.turns_before_norms;
+    VKFORMER_TRY(const Value x, heads(what, turns_first ? NormWeights{} : norms, count, head_dim(index), y));
+    VKFORMER_TRY(const Value placed, place(what, config_.layers[index], x, starts));
+    return turns_first && norms ? norm(std::string(what) + "_norm", norms, placed) : Result<Value>(placed);
 }
 
 Result<Value> Decoder::Builder::place(std::string_view what, const DecoderConfig::Layer& layer, Value x, Value starts) {

@@ -135,6 +135,9 @@ private:
     /// A projection's result split into heads, normed all together or each by itself: [rows, len, count, width].
     Result<graph::Value> heads(std::string_view what, const NormWeights& norms, std::uint32_t count,
                                std::uint32_t width, graph::Value y);
+    /// The same, turned by their positions before their norm or behind it.
+    Result<graph::Value> placed_heads(std::string_view what, std::size_t index, const NormWeights& norms,
+                                      std::uint32_t count, graph::Value y, graph::Value starts);
     Result<graph::Value> place(std::string_view what, const DecoderConfig::Layer& layer, graph::Value x,
                                graph::Value starts);
     /// The angles of all positions up to the capacity.

@@ -31,9 +31,14 @@ Result<TensorData> repeated_row(const TensorData& table, std::uint64_t count) {
 
 /// A norm whose result is multiplied.
 Result<NormWeights> scaled_norm(const NormWeights& norm, float factor) {
-    VKFORMER_TRY(std::vector<float> values, floats_of(norm.gain));
-    for (float& value : values) value *= factor;
-    return NormWeights{.gain = float_tensor(norm.gain.shape, std::move(values))};
+    NormWeights scaled;
+    for (const auto& [of, to] : {std::pair{&norm.gain, &scaled.gain}, std::pair{&norm.bias, &scaled.bias}}) {
+        if (of->bytes.empty()) continue;
+        VKFORMER_TRY(std::vector<float> values, floats_of(*of));
+        for (float& value : values) value *= factor;
+        *to = float_tensor(of->shape, std::move(values));
+    }
+    return scaled;
 }
 
 }  // namespace

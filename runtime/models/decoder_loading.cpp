@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <numbers>
+#include <tuple>
 
 #include "core/try.hpp"
 #include "formats/expect.hpp"
@@ -52,7 +53,9 @@ Result<ExpertWeights> read_experts(const WeightReader& read, const DecoderConfig
     const std::string_view router = read.has(block + "router.weight") ? "router.weight" : names.router;
     VKFORMER_TRY(w.router, read.tensor(block + std::string(router), {count, d}));
     if (!names.choice_bias.empty()) {
-        VKFORMER_TRY(w.choice_bias, read.tensor(block + std::string(names.choice_bias), {count}));
+        const std::string name = block + std::string(names.choice_bias);
+        VKFORMER_TRY(w.choice_bias, read.tensor(name, read.rank(name) == 2 ? Shape{1, count} : Shape{count}));
+        w.choice_bias.shape = {count};
     }
     if (read.has(experts + "gate_up_proj")) {
         VKFORMER_TRY(const TensorData both, read.tensor(experts + "gate_up_proj", {count, 2 * ffn, d}));
@@ -87,19 +90,30 @@ Result<void> read_attention_layer(const WeightReader& read, const DecoderConfig&
     return {};
 }
 
+LlamaLayout with_gemma_norms(LlamaLayout layout) {
+    if (layout.attention_post_norm.empty()) layout.attention_post_norm = "post_attention_layernorm";
+    layout.feed_forward_norm = "pre_feedforward_layernorm";
+    layout.feed_forward_post_norm = "post_feedforward_layernorm";
+    return layout;
+}
+
 Result<DecoderWeights> read_llama_weights(const formats::Weights& weights, const DecoderConfig& c,
                                           const LlamaLayout& layout, const std::string& prefix) {
     const WeightReader read(weights, prefix);
     const std::uint64_t d = c.hidden_size, ffn = c.intermediate_size;
-    const std::uint64_t width = std::uint64_t{c.heads} * c.head_dim, kv_width = std::uint64_t{c.kv_heads} * c.head_dim;
     DecoderWeights w;
     VKFORMER_TRY(w.embedding, read.tensor("embed_tokens.weight", {c.vocab_size, d}));
     for (std::size_t i = 0; i < c.layers.size(); ++i) {
         const std::string layer = "layers." + std::to_string(i) + ".", self = layer + "self_attn.",
                           mlp = layer + std::string(layout.dense);
         DecoderWeights::Layer l;
-        if (!layout.olmo_norms) {
-            VKFORMER_TRY(l.attention_norm, read.norm(layer + std::string(layout.attention_norm), d, layout.norm_bias));
+        for (const auto& [norm, name, has_bias] :
+             {std::tuple{&l.attention_norm, layout.attention_norm, layout.norm_bias},
+              std::tuple{&l.attention_post_norm, layout.attention_post_norm, false},
+              std::tuple{&l.feed_forward_norm, layout.feed_forward_norm, layout.norm_bias},
+              std::tuple{&l.feed_forward_post_norm, layout.feed_forward_post_norm, false}}) {
+            if (name.empty()) continue;
+            VKFORMER_TRY(*norm, read.norm(layer + std::string(name), d, has_bias));
         }
         if (layout.read_mixer) {
             VKFORMER_CHECK(layout.read_mixer(read, c, layout, layer, i, l));
@@ -108,23 +122,15 @@ Result<DecoderWeights> read_llama_weights(const formats::Weights& weights, const
             if (layout.sinks) {
                 VKFORMER_TRY(l.sinks, read.tensor(self + "sinks", {c.heads}));
             }
-            if (layout.head_norms) {
-                VKFORMER_TRY(l.query_norm, read.norm(self + "q_norm", c.head_dim));
-                VKFORMER_TRY(l.key_norm, read.norm(self + "k_norm", c.head_dim));
-            } else if (layout.wide_norms) {
-                VKFORMER_TRY(l.query_norm, read.norm(self + "q_norm", width));
-                VKFORMER_TRY(l.key_norm, read.norm(self + "k_norm", kv_width));
+            for (const auto& [norm, name, heads] : {std::tuple{&l.query_norm, layout.query_norm, c.heads},
+                                                    std::tuple{&l.key_norm, layout.key_norm, c.kv_heads}}) {
+                if (layout.own_head_gains) {
+                    VKFORMER_TRY(norm->gain, read.tensor(self + std::string(name) + ".weight", {heads, c.head_dim}));
+                } else if (layout.head_norms || layout.wide_norms) {
+                    const std::uint64_t together = layout.wide_norms ? heads : 1;
+                    VKFORMER_TRY(*norm, read.norm(self + std::string(name), together * c.head_dim));
+                }
             }
-        }
-        if (layout.gemma_norms || layout.olmo_norms) {
-            VKFORMER_TRY(l.attention_post_norm, read.norm(layer + std::string(layout.attention_post_norm), d));
-            VKFORMER_TRY(l.feed_forward_post_norm, read.norm(layer + "post_feedforward_layernorm", d));
-        }
-        if (layout.gemma_norms) {
-            VKFORMER_TRY(l.feed_forward_norm, read.norm(layer + "pre_feedforward_layernorm", d));
-        } else if (!layout.olmo_norms) {
-            VKFORMER_TRY(l.feed_forward_norm,
-                         read.norm(layer + std::string(layout.feed_forward_norm), d, layout.norm_bias));
         }
         std::string dense = mlp;
         std::uint64_t inner = ffn;
@@ -138,8 +144,15 @@ Result<DecoderWeights> read_llama_weights(const formats::Weights& weights, const
             }
         }
         if (inner > 0 && layout.feed_forward) {
-            VKFORMER_TRY(l.gate, read.projection(dense + "gate_proj", inner, d, layout.feed_forward_bias));
-            VKFORMER_TRY(l.up, read.projection(dense + "up_proj", inner, d, layout.feed_forward_bias));
+            if (layout.joins_gate_and_up) {
+                VKFORMER_TRY(const Projection both,
+                             read.projection(dense + "gate_up_proj", 2 * inner, d, layout.feed_forward_bias));
+                l.gate = rows_of(both, 0, inner);
+                l.up = rows_of(both, inner, inner);
+            } else {
+                VKFORMER_TRY(l.gate, read.projection(dense + "gate_proj", inner, d, layout.feed_forward_bias));
+                VKFORMER_TRY(l.up, read.projection(dense + "up_proj", inner, d, layout.feed_forward_bias));
+            }
             VKFORMER_TRY(l.down, read.projection(dense + "down_proj", d, inner, layout.feed_forward_bias));
         }
         w.layers.push_back(std::move(l));
@@ -249,7 +262,7 @@ Result<DecoderConfig> read_sizes(const Config& config, const SizeDefaults& defau
                                                           {.fallback = defaults.positions, .min = 1, .max = 1u << 28}));
     VKFORMER_TRY(const std::uint32_t layers,
                  config.unsigned_integer("num_hidden_layers", {.fallback = defaults.layers, .min = 1, .max = 4096}));
-    VKFORMER_TRY(const double eps, config.real("rms_norm_eps", {.fallback = 1e-6, .min = 0, .max = 1}));
+    VKFORMER_TRY(const double eps, config.real("rms_norm_eps", {.fallback = defaults.norm_eps, .min = 0, .max = 1}));
     if (!config.has("head_dim") && defaults.head_dim == 0 && c.hidden_size % c.heads != 0)
         return config.unsupported("num_attention_heads", "a divisor of hidden_size = " + std::to_string(c.hidden_size));
     if (c.heads % c.kv_heads != 0)

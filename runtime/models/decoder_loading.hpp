@@ -27,8 +27,9 @@ struct DecoderParts {
 // One loading function per architecture: the fields of config.json that change the arithmetic are honoured or refused by name,
 // every weight is there with the shape that the config gives it. Errors: CorruptFile, UnsupportedConfig, UnsupportedDtype,
 // MissingTensor, ShapeMismatch.
-Result<DecoderParts> load_llama(const formats::Config& config,
-                                const formats::Weights& weights);  // Llama, Mistral, SmolLM 2, 3
+Result<DecoderParts> load_llama(
+    const formats::Config& config,
+    const formats::Weights& weights);  // Llama, Mistral, SmolLM 2, 3, Seed-OSS, Hunyuan, ERNIE 4.5
 Result<DecoderParts> load_qwen(const formats::Config& config, const formats::Weights& weights);  // Qwen 2, 2.5, 3
 Result<DecoderParts> load_gemma(const formats::Config& config,
                                 const formats::Weights& weights);  // Gemma 1, 2, 3 (text)
@@ -41,7 +42,8 @@ Result<DecoderParts> load_gptj(const formats::Config& config, const formats::Wei
 Result<DecoderParts> load_phi(const formats::Config& config, const formats::Weights& weights);  // Phi-1, 1.5, 2
 Result<DecoderParts> load_opt(const formats::Config& config, const formats::Weights& weights);
 Result<DecoderParts> load_starcoder2(const formats::Config& config, const formats::Weights& weights);
-Result<DecoderParts> load_olmo(const formats::Config& config, const formats::Weights& weights);  // OLMo 2 and 3
+Result<DecoderParts> load_olmo(const formats::Config& config,
+                               const formats::Weights& weights);  // OLMo 2 and 3, EXAONE 4
 Result<DecoderParts> load_mixtral(const formats::Config& config,
                                   const formats::Weights& weights);  // Mixtral, Phi-3.5-MoE
 Result<DecoderParts> load_qwen_moe(const formats::Config& config, const formats::Weights& weights);  // Qwen 2 and 3
@@ -57,6 +59,10 @@ Result<DecoderParts> load_qwen_hybrid(const formats::Config& config,
                                       const formats::Weights& weights);  // Qwen3-Next, and Qwen 3.5 (text)
 Result<DecoderParts> load_deepseek(const formats::Config& config,
                                    const formats::Weights& weights);  // DeepSeek-V2, V2-Lite, V3, R1
+Result<DecoderParts> load_glm(const formats::Config& config, const formats::Weights& weights);  // GLM-4, 4.5 and 4.6
+Result<DecoderParts> load_ernie_moe(const formats::Config& config, const formats::Weights& weights);  // ERNIE 4.5
+Result<DecoderParts> load_cohere(const formats::Config& config,
+                                 const formats::Weights& weights);  // Command R, R7B, A; Aya
 
 /// Heeds `is_causal` of a config, of whatever architecture: with false, tokens see what follows them too, and a window reaches as far to
 /// either side, its ends included. Errors: CorruptFile.
@@ -81,6 +87,7 @@ struct SizeDefaults {
     std::uint32_t kv_heads = 0;                           ///< 0: num_attention_heads
     std::optional<std::uint32_t> intermediate_size = {};  ///< none: it has to be said; 0: the caller reads it
     std::optional<std::uint32_t> layers = {};             ///< likewise
+    double norm_eps = 1e-6;
 };
 /// The sizes under their usual names: vocab_size, hidden_size, intermediate_size, num_hidden_layers, num_attention_heads,
 /// num_key_value_heads, head_dim, max_position_embeddings, rms_norm_eps. Layers see everything.
@@ -167,7 +174,7 @@ Result<std::vector<bool>> read_sliding_layers(const formats::Config& config, std
 /// block "mlp." and all experts' in one tensor, "experts.gate_up_proj".
 struct ExpertNames {
     std::string_view block = "mlp.", gate = "gate_proj", up = "up_proj", down = "down_proj";
-    std::string_view choice_bias = {};  ///< empty: there is none
+    std::string_view choice_bias = {};  ///< empty: there is none; in a tensor of one row, too
     std::string_view router = "gate.weight";
 };
 
@@ -182,14 +189,18 @@ struct LlamaLayout {
     bool feed_forward_bias = false;
     bool norm_bias = false;  ///< of the norms around attention and feed-forward layers, and of the final one
     bool head_bias = false;
-    std::string_view dense = "mlp.", feed_forward_norm = "post_attention_layernorm", final_norm = "norm";
-    std::string_view attention_norm = "input_layernorm", attention_post_norm = "post_attention_layernorm";
+    std::string_view dense = "mlp.", final_norm = "norm";
+    /// Of attention and feed-forward layers, before each part and of its result; empty: there is none. Parallel layers with one norm
+    /// call both of those before the same.
+    std::string_view attention_norm = "input_layernorm", attention_post_norm = {};
+    std::string_view feed_forward_norm = "post_attention_layernorm", feed_forward_post_norm = {};
     std::string_view head = "lm_head";
     bool feed_forward = true;  ///< layers that all tokens go through are read; false: the caller reads them
-    bool head_norms = false;   ///< q_norm, k_norm
-    bool wide_norms = false;   ///< the same, of all heads together
-    bool gemma_norms = false;  ///< a norm behind attention and behind the feed-forward layers too, with Gemma's names
-    bool olmo_norms = false;   ///< those two alone, with the same names
+    bool joins_gate_and_up = false;  ///< gate_up_proj: the gate's rows come first
+    bool head_norms = false;         ///< q_norm, k_norm
+    bool wide_norms = false;         ///< the same, of all heads together
+    bool own_head_gains = false;     ///< the same, [heads, head_dim]
+    std::string_view query_norm = "q_norm", key_norm = "k_norm";
     bool tied = false;         ///< lm_head is the embedding where the file has none; else it is then absent
     std::string head_prefix;   ///< of the head
     ExpertNames experts;       ///< of the layers that have them
@@ -204,6 +215,18 @@ struct LlamaLayout {
     Result<void> (*read_mixer)(const WeightReader& read, const DecoderConfig& config, const LlamaLayout& layout,
                                const std::string& layer, std::size_t index, DecoderWeights::Layer& weights) = nullptr;
 };
+
+/// With a norm behind attention and behind the feed-forward layers, too, by Gemma 2's names where the layout has none.
+LlamaLayout with_gemma_norms(LlamaLayout layout);
+
+/// What a family with DeepSeek's mixture of experts makes up where its config says nothing; 0: it has to say it.
+struct GroupedMixture {
+    std::uint32_t count, per_token, intermediate_size, shared, dense, groups, kept_groups;
+    double scale;
+    bool by_sigmoid;  ///< V3's router, which always chooses from groups; else V2's
+};
+/// The experts, which layers have them, and their router.
+Result<void> read_grouped_mixture(const formats::Config& config, const GroupedMixture& usual, DecoderConfig& decoder);
 
 /// Latent attention of these sizes, with those of the config's heads that follow from it and the usual scale.
 void set_latent_sizes(const DecoderConfig::LatentAttention& latent, DecoderConfig& config);

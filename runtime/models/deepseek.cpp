@@ -144,10 +144,11 @@ Result<void> read_latent(const Config& config, const WeightReader& read, bool is
     return {};
 }
 
-/// Some of the fields say what a family's router does anyway. The second family chooses from groups by its wish, the third always does.
-Result<void> read_routing(const Config& config, bool is_third, DecoderConfig& c) {
+/// Some of the fields say what a family's router does anyway. The second one chooses from groups by its wish, the third always does.
+Result<void> read_routing(const Config& config, const GroupedMixture& usual, DecoderConfig& c) {
+    const bool is_third = usual.by_sigmoid;
     VKFORMER_TRY(const double scale,
-                 config.real("routed_scaling_factor", {.fallback = is_third ? 2.5 : 1.0, .min = 1e-6, .max = 1e6}));
+                 config.real("routed_scaling_factor", {.fallback = usual.scale, .min = 1e-6, .max = 1e6}));
     VKFORMER_TRY(c.experts.normalises, config.boolean("norm_topk_prob", is_third));
     c.experts.scale = static_cast<float>(scale);
     if (c.experts.normalises && !is_third)
@@ -165,8 +166,8 @@ Result<void> read_routing(const Config& config, bool is_third, DecoderConfig& c)
     if (is_third) set_sigmoid_routing(c, 1e-20f);
     if (!is_grouped) return {};
     graph::RouteGroups groups{.best = is_third ? 2u : 1u};
-    VKFORMER_CHECK(read_counts(config, {{"n_group", &groups.count, is_third ? 8u : 1u, 1, 64},
-                                        {"topk_group", &groups.kept, is_third ? 4u : 1u, 1, 64}}));
+    VKFORMER_CHECK(read_counts(config, {{"n_group", &groups.count, usual.groups, 1, 64},
+                                        {"topk_group", &groups.kept, usual.kept_groups, 1, 64}}));
     if (groups.count == 1) return {};
     if (!has_room(groups, c.experts))
         return config.unsupported("n_group",
@@ -175,20 +176,43 @@ Result<void> read_routing(const Config& config, bool is_third, DecoderConfig& c)
     return {};
 }
 
-Result<void> read_mixture(const Config& config, bool is_third, DecoderConfig& c) {
+}  // namespace
+
+Result<void> read_grouped_mixture(const Config& config, const GroupedMixture& usual, DecoderConfig& c) {
     DecoderConfig::Experts& experts = c.experts;
     std::uint32_t dense = 0, step = 1;
-    VKFORMER_CHECK(read_counts(config, {{"n_routed_experts", &experts.count, is_third ? 256u : 64u, 1, 1024},
-                                        {"num_experts_per_tok", &experts.per_token, is_third ? 8u : 0u, 1, 32},
-                                        {"moe_intermediate_size", &experts.intermediate_size, is_third ? 2048u : 1407u},
-                                        {"n_shared_experts", &experts.shared_size, is_third ? 1u : 2u, 0, 64},
-                                        {"first_k_dense_replace", &dense, is_third ? 3u : 0u, 0},
+    VKFORMER_CHECK(read_counts(config, {{"n_routed_experts", &experts.count, usual.count, 1, 1024},
+                                        {"num_experts_per_tok", &experts.per_token, usual.per_token, 1, 32},
+                                        {"moe_intermediate_size", &experts.intermediate_size, usual.intermediate_size},
+                                        {"n_shared_experts", &experts.shared_size, usual.shared, 0, 64},
+                                        {"first_k_dense_replace", &dense, usual.dense, 0},
                                         {"moe_layer_freq", &step, 1}}));
     experts.shared_size *= experts.intermediate_size;
     if (experts.per_token > experts.count) return config.unsupported("num_experts_per_tok", "at most n_routed_experts");
     for (std::size_t i = 0; i < c.layers.size(); ++i) c.layers[i].has_experts = i >= dense && i % step == 0;
-    return read_routing(config, is_third, c);
+    return read_routing(config, usual, c);
 }
+
+namespace {
+
+constexpr GroupedMixture kSecond = {.count = 64,
+                                    .per_token = 0,
+                                    .intermediate_size = 1407,
+                                    .shared = 2,
+                                    .dense = 0,
+                                    .groups = 1,
+                                    .kept_groups = 1,
+                                    .scale = 1,
+                                    .by_sigmoid = false};
+constexpr GroupedMixture kThird = {.count = 256,
+                                   .per_token = 8,
+                                   .intermediate_size = 2048,
+                                   .shared = 1,
+                                   .dense = 3,
+                                   .groups = 8,
+                                   .kept_groups = 4,
+                                   .scale = 2.5,
+                                   .by_sigmoid = true};
 
 Result<void> read_mixer(const WeightReader& read, const DecoderConfig& c, const LlamaLayout& layout,
                         const std::string& layer, std::size_t, DecoderWeights::Layer& l) {
@@ -215,7 +239,7 @@ Result<DecoderParts> load_deepseek(const Config& config, const formats::Weights&
     VKFORMER_TRY(c, read_sizes(config, {.positions = is_third ? 4096u : 2048u, .head_dim = rotary_dim}));
     VKFORMER_TRY(c.activation, read_activation(config, "hidden_act", "silu"));
     VKFORMER_CHECK(read_latent(config, WeightReader(weights, prefix), is_third, c));
-    VKFORMER_CHECK(read_mixture(config, is_third, c));
+    VKFORMER_CHECK(read_grouped_mixture(config, is_third ? kThird : kSecond, c));
     LlamaLayout layout = {.shared_expert = "shared_experts.", .weighs_shared = false, .read_mixer = read_mixer};
     if (is_third) {
         layout.experts.choice_bias = "gate.e_score_correction_bias";

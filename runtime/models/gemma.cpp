@@ -82,7 +82,7 @@ Result<DecoderParts> load(const Config& config, const formats::Weights& weights,
     VKFORMER_CHECK(read_ropes(config, generation, c));
 
     layout.head_norms = generation == Generation::third;
-    layout.gemma_norms = generation != Generation::first;
+    if (generation != Generation::first) layout = with_gemma_norms(std::move(layout));
     VKFORMER_TRY(layout.attention_bias, config.boolean("attention_bias", false));
     layout.output_bias = layout.attention_bias;
     VKFORMER_TRY(parts.weights, read_llama_weights(weights, c, layout, prefix));

@@ -142,7 +142,7 @@ Result<DecoderParts> load_gemma3n_text(const Config& config, const formats::Weig
     Gemma4Layout own = {.embedding_width = n.embedding_width};
     VKFORMER_TRY(own.attention_bias, config.boolean("attention_bias", false));
 
-    LlamaLayout layout = {.feed_forward = false, .gemma_norms = true};
+    LlamaLayout layout = with_gemma_norms({.feed_forward = false});
     layout.read_mixer = [](const WeightReader&, const DecoderConfig&, const LlamaLayout&, const std::string&,
                            std::size_t, DecoderWeights::Layer&) { return Result<void>(); };
     VKFORMER_TRY(layout.tied, config.boolean("tie_word_embeddings", true));

@@ -147,7 +147,7 @@ Result<DecoderParts> load_gemma4_text(const Config& config, const formats::Weigh
     VKFORMER_CHECK(read_gemma4_heads(config, own, c));
     VKFORMER_CHECK(read_gemma4_experts(config, c));
 
-    LlamaLayout layout = {.feed_forward = false, .gemma_norms = true};
+    LlamaLayout layout = with_gemma_norms({.feed_forward = false});
     layout.experts = {.block = "", .router = "router.proj.weight"};
     layout.read_mixer = [](const WeightReader&, const DecoderConfig&, const LlamaLayout&, const std::string&,
                            std::size_t, DecoderWeights::Layer&) { return Result<void>(); };

@@ -29,7 +29,9 @@ struct GgufArchitecture {
     std::uint32_t rope_pattern = 0;  ///< > 0: layers from one without rotary positions to the next
     double rope_theta = 1e4;         ///< where no key says it
     double window_rope_theta = 0;    ///< > 0: layers with a window turn by another theta, this one where no key says it
+    bool turns_windows_only = false;  ///< where there are windows, layers without one know no positions
     bool stretches_windows = true;   ///< scaled positions are those of layers with a window, too
+    bool needs_result_norms = false;  ///< norms are before both parts and behind them
     bool norms_results = false;  ///< norms are behind attention and feed-forward layers, before what they give is added
     GgufParallel parallel = GgufParallel::no;
     bool has_long_rope = false;      ///< a file with a factor for attention has LongRoPE, whatever it calls it
@@ -38,6 +40,7 @@ struct GgufArchitecture {
     bool is_lfm2 = false;  ///< short convolutions in layers that have them, a final norm with a name of its own
     /// > 0: experts are scored by sigmoids and chosen with a bias where there is one; the sum of a token's gets this much.
     float sigmoid_sum = 0;
+    bool has_choice_bias = false;  ///< experts are chosen with a bias, though scored by a softmax
     bool is_qwen_hybrid = false;  ///< a delta rule in layers that have one, and gated attention
     bool delta_in_turns = false;  ///< as of graph::GatedDeltaOptions
     bool is_gpt_oss = false;      ///< experts with clamped gates, norms before both parts with names of its own
@@ -45,7 +48,11 @@ struct GgufArchitecture {
     /// A layer is a mixer or feed-forward layers, with one norm; no positions are turned, and relu² stands in place of gates.
     bool has_single_parts = false;
     bool is_granite = false;              ///< factors of embeddings, of what layers add, and of logits
-    bool has_latent_attention = false;    ///< and experts whose router and groups the keys describe
+    bool has_latent_attention = false;
+    bool has_grouped_experts = false;     ///< DeepSeek's: the keys describe their router and groups
+    bool turns_before_norms = false;      ///< as of DecoderConfig
+    bool is_cohere = false;               ///< layer norms, and a factor of logits
+    bool norms_second_by_first = false;   ///< the norm before the feed-forward layers is called after what it follows
     bool has_own_head = false;            ///< llama.cpp takes no table of tokens for a head that is missing
     std::uint32_t wide_scale_layers = 0;  ///< a model of so many layers scales its scores by hidden_size / heads
 
@@ -60,7 +67,8 @@ struct GgufArchitecture {
         return !learned_positions && !has_single_parts && (rope_pattern == 0 || (layer + 1) % rope_pattern != 0);
     }
     /// The norm before the feed-forward layers is called after what it follows.
-    constexpr bool norms_behind_attention() const { return is_gpt_oss || is_qwen_hybrid; }
+    constexpr bool norms_behind_attention() const { return is_gpt_oss || is_qwen_hybrid || norms_second_by_first; }
+    constexpr bool has_layer_norms() const { return is_plain || is_cohere; }
     /// What the scores are multiplied with where no key says it.
     double attention_scale(const DecoderConfig& c) const {
         if (is_gemma4) return 1;
@@ -127,7 +135,8 @@ inline constexpr GgufArchitecture kGgufNemotronHMoe = {.name = "nemotron_h_moe",
 inline constexpr GgufArchitecture kGgufDeepseek2 = {.name = "deepseek2",
                                                     .pairing = graph::RopePairing::interleaved,
                                                     .experts = GgufExperts::plain,
-                                                    .has_latent_attention = true};
+                                                    .has_latent_attention = true,
+                                                    .has_grouped_experts = true};
 inline constexpr GgufArchitecture kGgufPhi3 = {
     .name = "phi3", .pairing = graph::RopePairing::halves, .has_long_rope = true, .joins_gate_and_up = true};
 inline constexpr GgufArchitecture kGgufGemma = {
@@ -174,5 +183,37 @@ inline constexpr GgufArchitecture kGgufOlmo2 = {.name = "olmo2",
                                                 .stretches_windows = false,
                                                 .norms_results = true,
                                                 .has_own_head = true};
+inline constexpr GgufArchitecture kGgufGlm4 = {
+    .name = "glm4", .pairing = graph::RopePairing::interleaved, .needs_result_norms = true, .joins_gate_and_up = true};
+inline constexpr GgufArchitecture kGgufGlm4Moe = {.name = "glm4moe",
+                                                  .pairing = graph::RopePairing::halves,
+                                                  .experts = GgufExperts::plain,
+                                                  .sigmoid_sum = 1e-20f,
+                                                  .has_grouped_experts = true,
+                                                  .norms_second_by_first = true};
+inline constexpr GgufArchitecture kGgufSeedOss = {
+    .name = "seed_oss", .pairing = graph::RopePairing::halves, .norms_second_by_first = true};
+inline constexpr GgufArchitecture kGgufExaone4 = {.name = "exaone4",
+                                                  .pairing = graph::RopePairing::halves,
+                                                  .window_pattern = 4,
+                                                  .turns_windows_only = true,
+                                                  .norms_results = true};
+inline constexpr GgufArchitecture kGgufHunyuanDense = {
+    .name = "hunyuan-dense", .pairing = graph::RopePairing::halves, .turns_before_norms = true};
+inline constexpr GgufArchitecture kGgufErnie = {.name = "ernie4_5", .pairing = graph::RopePairing::interleaved};
+inline constexpr GgufArchitecture kGgufErnieMoe = {.name = "ernie4_5-moe",
+                                                   .pairing = graph::RopePairing::interleaved,
+                                                   .experts = GgufExperts::normalised,
+                                                   .has_choice_bias = true};
+inline constexpr GgufArchitecture kGgufCommandR = {.name = "command-r",
+                                                   .pairing = graph::RopePairing::interleaved,
+                                                   .parallel = GgufParallel::behind_one_norm,
+                                                   .is_cohere = true};
+inline constexpr GgufArchitecture kGgufCohere2 = {.name = "cohere2",
+                                                  .pairing = graph::RopePairing::interleaved,
+                                                  .window_pattern = 4,
+                                                  .turns_windows_only = true,
+                                                  .parallel = GgufParallel::behind_one_norm,
+                                                  .is_cohere = true};
 
 }  // namespace vkformer::models

@@ -49,21 +49,27 @@ Result<void> GgufDecoderReader::read_sizes() {
                                                    std::to_string(c.hidden_size) + "]"};
     c.vocab_size = static_cast<std::uint32_t>(embedding.shape[0]);
 
-    c.norm = architecture_.is_plain ? DecoderConfig::Norm::layer : DecoderConfig::Norm::rms;
+    c.norm = architecture_.has_layer_norms() ? DecoderConfig::Norm::layer : DecoderConfig::Norm::rms;
     const char *const of_layer = "attention.layer_norm_epsilon", *const of_rms = "attention.layer_norm_rms_epsilon";
-    const bool has_layer_eps = architecture_.is_plain || (architecture_.has_single_parts && !file_.has(key(of_rms)));
+    const bool has_layer_eps =
+        architecture_.has_layer_norms() || (architecture_.has_single_parts && !file_.has(key(of_rms)));
     const char* const eps_key = has_layer_eps ? of_layer : of_rms;
     VKFORMER_TRY(const double eps, file_.real(key(eps_key), {.min = 0, .max = 1}));
     c.norm_eps = static_cast<float>(eps);
     c.scan.norm_eps = c.norm_eps;
     c.latent.norm_eps = c.norm_eps;
     c.activation = architecture_.activation();
+    c.turns_before_norms = architecture_.turns_before_norms;
     c.is_parallel = architecture_.parallel == GgufParallel::behind_one_norm;
     if (architecture_.parallel == GgufParallel::by_key) {
         VKFORMER_TRY(c.is_parallel, file_.boolean(key("use_parallel_residual")));
     }
     if (architecture_.is_gemma) c.embedding_scale = std::sqrt(static_cast<float>(c.hidden_size));
     if (architecture_.is_granite) VKFORMER_CHECK(read_multipliers());
+    if (architecture_.is_cohere) {
+        VKFORMER_TRY(const double factor, file_.real(key("logit_scale"), {.min = 1e-6, .max = 1e6}));
+        c.logit_scale = static_cast<float>(factor);
+    }
     return read_experts();
 }
 
@@ -265,7 +271,7 @@ Result<void> GgufDecoderReader::read_recursion() {
 
 Result<void> GgufDecoderReader::read_expert_weights() {
     DecoderConfig::Experts& experts = config().experts;
-    if (architecture_.has_latent_attention || architecture_.has_single_parts) {  // there llama.cpp asks the keys
+    if (architecture_.has_grouped_experts || architecture_.has_single_parts) {  // there llama.cpp asks the keys
         VKFORMER_TRY(experts.normalises, file_.boolean(key("expert_weights_norm"), false));
         VKFORMER_TRY(const double scale,
                      file_.real(key("expert_weights_scale"), {.fallback = 1, .min = 1e-6, .max = 1e6}));
@@ -298,7 +304,7 @@ Result<void> GgufDecoderReader::read_experts() {
     VKFORMER_CHECK(read_expert_weights());
     for (std::size_t i = 0; i < c.layers.size(); ++i)
         c.layers[i].has_experts = read_.has("blk." + std::to_string(i) + ".ffn_gate_inp.weight");
-    if (architecture_.has_latent_attention) return read_grouped_routing();
+    if (architecture_.has_grouped_experts) return read_grouped_routing();
     const bool by_sigmoid = architecture_.sigmoid_sum > 0;
     const std::uint32_t own_gating = by_sigmoid ? 2 : 1;
     VKFORMER_TRY(const auto gating, file_.unsigned_integer(key("expert_gating_func"), {.fallback = own_gating}));
@@ -316,7 +322,7 @@ Result<void> GgufDecoderReader::read_experts() {
 Result<void> GgufDecoderReader::read_grouped_routing() {
     DecoderConfig::Experts& experts = config().experts;
     graph::RouteGroups groups;
-    std::uint32_t gating = 1;
+    std::uint32_t gating = architecture_.sigmoid_sum > 0 ? 2 : 1;
     experts.shared_size = 0;
     for (const auto& [name, number, most] :
          {std::tuple{"expert_shared_count", &experts.shared_size, 64u}, std::tuple{"expert_gating_func", &gating, 2u},
@@ -349,7 +355,8 @@ Result<void> GgufDecoderReader::read_attention() {
     c.attention_soft_cap = static_cast<float>(score_cap);
     c.logit_soft_cap = static_cast<float>(logit_cap);
     formats::Expect<std::uint32_t> expected = {.fallback = 0, .max = 1u << 28};
-    if (architecture_.is_gpt_oss || architecture_.is_gemma4)
+    if (architecture_.is_gpt_oss || architecture_.is_gemma4 ||
+        (architecture_.is_cohere && architecture_.turns_windows_only))
         expected = {.min = 1, .max = 1u << 28};  // llama.cpp makes none up
     VKFORMER_TRY(const auto window, file_.unsigned_integer(key("attention.sliding_window"), expected));
     VKFORMER_TRY(const std::vector<bool> slides, read_windows());

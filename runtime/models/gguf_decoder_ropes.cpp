@@ -48,8 +48,10 @@ Result<void> GgufDecoderReader::read_ropes() {
     if (architecture_.is_granite) {
         VKFORMER_TRY(turns, file_.boolean(key("rope.scaling.finetuned"), true));
     }
+    const bool turns_windows_only = architecture_.turns_windows_only && c.largest_window() > 0;
     for (std::size_t i = 0; turns && i < c.layers.size(); ++i)
-        if (architecture_.has_rope(i) && c.layers[i].mixer == DecoderConfig::Mixer::attention)
+        if (architecture_.has_rope(i) && (!turns_windows_only || c.layers[i].window > 0) &&
+            c.layers[i].mixer == DecoderConfig::Mixer::attention)
             c.layers[i].rope = c.ropes.size() > 1 && c.layers[i].window > 0 ? 1 : 0;
     return {};
 }

@@ -195,6 +195,10 @@ Result<NormWeights> GgufDecoderReader::query_or_key_norm(const std::string& name
                                                          std::uint64_t head_dim) {
     if (architecture_.is_gemma4) return norm(name, head_dim);  // which llama.cpp asks for
     const TensorData* const gain = file_.weights().find(name + ".weight");
+    if (gain && architecture_.is_cohere && gain->shape == Shape{width / head_dim, head_dim}) {
+        VKFORMER_TRY(TensorData gains, read_.tensor(name + ".weight", gain->shape));
+        return NormWeights{.gain = std::move(gains), .bias = {}};
+    }
     const bool is_wide = gain && gain->shape == Shape{width};
     return optional_norm(name, is_wide ? width : head_dim);
 }
@@ -318,8 +322,11 @@ Result<ExpertWeights> GgufDecoderReader::read_experts(const std::string& layer) 
     }
     VKFORMER_TRY(w.down, read_matrices(layer + "ffn_down", d, ffn));
     VKFORMER_TRY(w.router_bias, optional_tensor(layer + "ffn_gate_inp.bias", {c.experts.count}));
-    if (c.experts.scores == graph::RouteScores::sigmoid) {
-        VKFORMER_TRY(w.choice_bias, optional_tensor(layer + "exp_probs_b.bias", {c.experts.count}));
+    if (c.experts.scores == graph::RouteScores::sigmoid || architecture_.has_choice_bias) {
+        const std::string name = layer + "exp_probs_b.bias";  // ERNIE's is a row
+        const bool is_row = read_.rank(name) == 2;
+        VKFORMER_TRY(w.choice_bias, optional_tensor(name, is_row ? Shape{1, c.experts.count} : Shape{c.experts.count}));
+        if (is_row) w.choice_bias.shape = {c.experts.count};
     }
     VKFORMER_TRY(w.gate_bias, optional_tensor(layer + "ffn_gate_exps.bias", {c.experts.count, ffn}));
     VKFORMER_TRY(w.up_bias, optional_tensor(layer + "ffn_up_exps.bias", {c.experts.count, ffn}));
@@ -363,7 +370,9 @@ Result<NormWeights> GgufDecoderReader::optional_norm(const std::string& name, st
 
 Result<NormWeights> GgufDecoderReader::norm_of_result(const std::string& name) {
     const std::uint64_t d = config().hidden_size;
-    return architecture_.norms_results || architecture_.is_gemma4 ? norm(name, d) : optional_norm(name, d);
+    return architecture_.norms_results || architecture_.needs_result_norms || architecture_.is_gemma4
+               ? norm(name, d)
+               : optional_norm(name, d);
 }
 
 Result<TensorData> GgufDecoderReader::optional_tensor(const std::string& name, const Shape& shape) {

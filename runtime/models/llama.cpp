@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Llama 2 and 3 (Touvron et al. 2023, Meta 2024), Mistral (Jiang et al. 2023: a sliding window), SmolLM 2 (a Llama) and SmolLM 3
-// (layers without positions).
+// (layers without positions), Seed-OSS (ByteDance 2025: biases of its own), Hunyuan's dense models (Tencent 2025: norms of heads behind
+// their positions, positions stretched by alpha) and ERNIE 4.5's (Baidu 2025: neighbours are turned).
+#include <cmath>
+
 #include "core/try.hpp"
 #include "models/decoder_loading.hpp"
 
@@ -50,18 +53,51 @@ Result<void> read_layers_without_rope(const Config& config, DecoderConfig& c) {
     return {};
 }
 
+/// NTK-aware scaling (bloc97 2023) by a factor of the base; "dynamic" without an alpha, whose base grows with the sequence, is refused.
+Result<Rope> read_hunyuan_rope(const Config& config, DecoderConfig& c) {
+    VKFORMER_TRY(const RopeSource source, find_rope(config));
+    if (source.type != "dynamic" || !source.scaling.has("alpha")) return read_rope(config, c);
+    VKFORMER_TRY(const double alpha, source.scaling.real("alpha", {.min = 1e-6, .max = 1e9}));
+    if (c.head_dim < 4 || c.head_dim % 2 != 0) return config.unsupported("head_dim", "an even number from 4 on");
+    const double dim = c.head_dim;
+    return Rope{.frequencies = graph::rope_frequencies(c.head_dim, source.theta * std::pow(alpha, dim / (dim - 2)))};
+}
+
+/// What the families make up where a config says nothing.
+struct LlamaFamily {
+    std::string_view type;
+    SizeDefaults sizes = {};
+    double theta = 1e4;
+    bool ties_head = false, has_attention_bias = false;
+};
+constexpr LlamaFamily kLlamaFamilies[] = {
+    {.type = "llama"},
+    {.type = "smollm3", .theta = 2e6, .ties_head = true},
+    {.type = "seed_oss", .sizes = {.positions = 524288, .head_dim = 128, .kv_heads = 8}, .has_attention_bias = true},
+    {.type = "hunyuan_v1_dense", .sizes = {.norm_eps = 1e-5}},
+    {.type = "ernie4_5",
+     .sizes = {.positions = 131072, .head_dim = 128, .kv_heads = 2, .norm_eps = 1e-5},
+     .theta = 5e5,
+     .ties_head = true},
+};
+
 }  // namespace
 
 Result<DecoderParts> load_llama(const Config& config, const formats::Weights& weights) {
     VKFORMER_TRY(const std::string type, config.string("model_type"));
+    const auto known = std::ranges::find(kLlamaFamilies, type, &LlamaFamily::type);
+    const LlamaFamily& family = known != std::end(kLlamaFamilies) ? *known : kLlamaFamilies[0];
+    const bool is_ernie = type == "ernie4_5", is_hunyuan = type == "hunyuan_v1_dense";
     VKFORMER_TRY(const auto pretraining_tp, config.unsigned_integer("pretraining_tp", {.fallback = 1}));
     if (pretraining_tp != 1) return config.unsupported("pretraining_tp", "1");
     DecoderParts parts;
     DecoderConfig& c = parts.config;
-    VKFORMER_TRY(c, read_sizes(config));
+    VKFORMER_TRY(c, read_sizes(config, family.sizes));
     VKFORMER_TRY(c.activation, read_activation(config, "hidden_act", "silu"));
-    VKFORMER_TRY(const Rope rope, read_rope(config, c, {.theta = type == "smollm3" ? 2e6 : 1e4}));
-    c.ropes = {rope};
+    VKFORMER_TRY(Rope rope, is_hunyuan ? read_hunyuan_rope(config, c) : read_rope(config, c, {.theta = family.theta}));
+    if (is_ernie) rope.pairing = graph::RopePairing::interleaved;
+    c.turns_before_norms = is_hunyuan;
+    c.ropes = {std::move(rope)};
     for (auto& layer : c.layers) layer.rope = 0;
     if (type == "mistral") VKFORMER_CHECK(read_mistral_windows(config, c));
     if (type == "smollm3") {
@@ -69,11 +105,23 @@ Result<DecoderParts> load_llama(const Config& config, const formats::Weights& we
         VKFORMER_CHECK(read_smollm3_windows(config, c));
     }
 
-    LlamaLayout layout;
-    VKFORMER_TRY(layout.attention_bias, config.boolean("attention_bias", false));
-    VKFORMER_TRY(layout.feed_forward_bias, config.boolean("mlp_bias", false));
-    VKFORMER_TRY(layout.tied, config.boolean("tie_word_embeddings", type == "smollm3"));
+    LlamaLayout layout = {.head_norms = is_hunyuan};
+    if (is_hunyuan) {
+        layout.query_norm = "query_layernorm";
+        layout.key_norm = "key_layernorm";
+    }
+    VKFORMER_TRY(layout.attention_bias,
+                 config.boolean(is_ernie ? "use_bias" : "attention_bias", family.has_attention_bias));
     layout.output_bias = layout.attention_bias;
+    if (type == "seed_oss") {
+        VKFORMER_TRY(layout.output_bias, config.boolean("attention_out_bias", false));
+    }
+    if (is_ernie) {
+        layout.feed_forward_bias = layout.attention_bias;
+    } else if (!is_hunyuan) {
+        VKFORMER_TRY(layout.feed_forward_bias, config.boolean("mlp_bias", false));
+    }
+    VKFORMER_TRY(layout.tied, config.boolean("tie_word_embeddings", family.ties_head));
     VKFORMER_TRY(parts.weights,
                  read_llama_weights(weights, c, layout, find_prefix(weights, "model.", "embed_tokens.weight")));
     return parts;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Mixtures of experts under Llama's names: Mixtral (Jiang et al. 2024), Qwen 2 and 3 (a shared expert in 2, layers without experts in both),
-// OLMoE (Muennighoff et al. 2024: norms over all heads of query and key), Phi-3.5-MoE (Abdin et al. 2024: SparseMixer's router).
+// OLMoE (Muennighoff et al. 2024: norms over all heads of query and key), Phi-3.5-MoE (Abdin et al. 2024: SparseMixer's router), ERNIE 4.5.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/try.hpp"
 #include "models/decoder_loading.hpp"
@@ -54,9 +55,9 @@ Result<DecoderConfig> read_mixture(const Config& config, std::uint32_t count, st
 }
 
 Result<DecoderParts> read_weights(const Config& config, const formats::Weights& weights, DecoderConfig c,
-                                  LlamaLayout layout) {
+                                  LlamaLayout layout, bool usually_tied = false) {
     DecoderParts parts;
-    VKFORMER_TRY(layout.tied, config.boolean("tie_word_embeddings", false));
+    VKFORMER_TRY(layout.tied, config.boolean("tie_word_embeddings", usually_tied));
     VKFORMER_TRY(parts.weights,
                  read_llama_weights(weights, c, layout, find_prefix(weights, "model.", "embed_tokens.weight")));
     parts.config = std::move(c);
@@ -138,6 +139,44 @@ Result<DecoderParts> load_qwen_moe(const Config& config, const formats::Weights&
         VKFORMER_TRY(c.experts.shared_size, config.unsigned_integer("shared_expert_intermediate_size", width));
     }
     return read_weights(config, weights, std::move(c), std::move(layout));
+}
+
+/// ERNIE 4.5 (Baidu 2025): experts chosen with a bias, which all or some of the layers behind the first have, and neighbours turned.
+Result<DecoderParts> load_ernie_moe(const Config& config, const formats::Weights& weights) {
+    constexpr std::uint32_t kMost = static_cast<std::uint32_t>(graph::kMostExperts), kMostPerToken = 32,
+                            kMostLayers = 4096;
+    const formats::Expect<std::uint32_t> width = {.fallback = 1536, .min = 1, .max = 1u << 20};
+    VKFORMER_TRY(DecoderConfig c, read_sizes(config, {.positions = 131072, .kv_heads = 4, .norm_eps = 1e-5}));
+    VKFORMER_TRY(c.activation, read_activation(config, "hidden_act", "silu"));
+    VKFORMER_TRY(Rope rope, read_rope(config, c, {.theta = 5e5}));
+    rope.pairing = graph::RopePairing::interleaved;
+    c.ropes = {std::move(rope)};
+    DecoderConfig::Experts& experts = c.experts;
+    VKFORMER_TRY(experts.count, config.unsigned_integer("moe_num_experts", {.fallback = 64, .min = 1, .max = kMost}));
+    VKFORMER_TRY(
+        experts.per_token,
+        config.unsigned_integer("moe_k", {.fallback = 6, .min = 1, .max = std::min(experts.count, kMostPerToken)}));
+    VKFORMER_TRY(experts.intermediate_size, config.unsigned_integer("moe_intermediate_size", width));
+    VKFORMER_TRY(const auto shared, config.unsigned_integer("moe_num_shared_experts", {.fallback = 2, .max = 64}));
+    experts.shared_size = shared * experts.intermediate_size;
+    experts.normalises = true;
+    VKFORMER_TRY(const double least, config.real("moe_norm_min", {.fallback = 1e-12}));
+    if (!(least >= 0 && least <= 1e-9))
+        return config.unsupported("moe_norm_min", "at most 1e-9, which no sum comes near");
+    VKFORMER_TRY(const auto first,
+                 config.unsigned_integer("moe_layer_start_index", {.fallback = 1, .max = kMostLayers}));
+    VKFORMER_TRY(const auto end,
+                 config.integer("moe_layer_end_index", {.fallback = -1, .min = -1, .max = kMostLayers}));
+    VKFORMER_TRY(const auto step, config.unsigned_integer("moe_layer_interval", {.fallback = 1, .min = 1}));
+    for (std::size_t i = 0; i < c.layers.size(); ++i)
+        c.layers[i] = {.rope = 0,
+                       .has_experts = (i + 1) % step == 0 && i >= first && (end == -1 || std::cmp_less_equal(i, end))};
+    LlamaLayout layout = {.experts = {.choice_bias = "moe_statics.e_score_correction_bias"},
+                          .shared_expert = "shared_experts.",
+                          .weighs_shared = false};
+    VKFORMER_TRY(layout.attention_bias, config.boolean("use_bias", false));
+    layout.output_bias = layout.feed_forward_bias = layout.head_bias = layout.attention_bias;
+    return read_weights(config, weights, std::move(c), std::move(layout), true);
 }
 
 Result<DecoderParts> load_olmoe(const Config& config, const formats::Weights& weights) {

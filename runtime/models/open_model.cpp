@@ -159,6 +159,15 @@ constexpr Family<Decoder> kDecoders[] = {
     {"qwen3_5_moe", &decoder<load_qwen_hybrid>, kGgufQwen35Moe.name, &decoder_file<kGgufQwen35Moe>},
     {"deepseek_v2", &decoder<load_deepseek>, kGgufDeepseek2.name, &decoder_file<kGgufDeepseek2>},
     {"deepseek_v3", &decoder<load_deepseek>, kGgufDeepseek2.name, &decoder_file<kGgufDeepseek2>},
+    {"glm4", &decoder<load_glm>, kGgufGlm4.name, &decoder_file<kGgufGlm4>},
+    {"glm4_moe", &decoder<load_glm>, kGgufGlm4Moe.name, &decoder_file<kGgufGlm4Moe>},
+    {"seed_oss", &decoder<load_llama>, kGgufSeedOss.name, &decoder_file<kGgufSeedOss>},
+    {"exaone4", &decoder<load_olmo>, kGgufExaone4.name, &decoder_file<kGgufExaone4>},
+    {"hunyuan_v1_dense", &decoder<load_llama>, kGgufHunyuanDense.name, &decoder_file<kGgufHunyuanDense>},
+    {"ernie4_5", &decoder<load_llama>, kGgufErnie.name, &decoder_file<kGgufErnie>},
+    {"ernie4_5_moe", &decoder<load_ernie_moe>, kGgufErnieMoe.name, &decoder_file<kGgufErnieMoe>},
+    {"cohere", &decoder<load_cohere>, kGgufCommandR.name, &decoder_file<kGgufCommandR>},
+    {"cohere2", &decoder<load_cohere>, kGgufCohere2.name, &decoder_file<kGgufCohere2>},
 };
 constexpr Family<Encoder> kEncoders[] = {
     {"bert", &load_bert, kGgufBert, &load_gguf_encoder},

@@ -45,7 +45,7 @@ constexpr Known kModelFields[] = {
      "phi3 mixtral qwen2_moe qwen3_moe olmoe "
      "gpt_oss granite granitemoe granitemoeshared granitemoehybrid lfm2 lfm2_moe nemotron_h qwen3_next qwen3_5 "
      "qwen3_5_text qwen3_5_moe qwen3_5_moe_text deepseek_v2 deepseek_v3 phimoe bamba gpt_neox gptj phi opt "
-     "starcoder2 olmo2 olmo3",
+     "starcoder2 olmo2 olmo3 glm4 glm4_moe seed_oss exaone4 hunyuan_v1_dense ernie4_5 ernie4_5_moe cohere cohere2",
      "is_decoder is_encoder_decoder add_cross_attention pruned_heads"},
     {"gpt2", "is_decoder is_encoder_decoder pruned_heads"},  // its heads' rows lie together: the shapes tell
     {"marian bart mbart m2m_100 pegasus t5 mt5 umt5 t5gemma whisper",
@@ -146,6 +146,19 @@ constexpr Known kModelFields[] = {
      "vision_config*"},
     {"deepseek_v2 deepseek_v3",  // topk_method says whether there are groups
      "pretraining_tp ep_size seq_aux aux_loss_alpha num_nextn_predict_layers qk_head_dim n_group topk_group"},
+    {"glm4 glm4_moe", "partial_rotary_factor"},  // where rope_parameters have one
+    {"glm4_moe", "num_nextn_predict_layers n_group topk_group"},
+    {"seed_oss", "residual_dropout"},
+    {"exaone4", "sliding_window_pattern layer_norm_epsilon"},  // where layer_types are; rms_norm_eps
+    {"hunyuan_v1_dense",                                       // as they always are, or of other models of the family
+     "eod_token_id rope_scaling.factor rope_parameters.factor rope_scaling.mscale* rope_scaling.beta_* "
+     "add_classification_head class_num pool_type mask_init_id im_*_id text_*_id *_token_id org_vocab_size norm_type "
+     "attention_head_dim num_media_embeds use_rotary_pos_emb"},
+    {"ernie4_5 ernie4_5_moe", "use_flash_attention"},
+    {"cohere cohere2",  // as they always are
+     "model_max_length position_embedding_type use_parallel_block use_parallel_embedding use_embedding_sharing "
+     "use_gated_activation order_of_interleaved_layers layer_switch cache_implementation"},
+    {"cohere2", "sliding_window_pattern _sliding_window_pattern"},  // where layer_types are
     {"nomic_bert",
      "tie_word_embeddings dense_seq_output fused_bias_fc fused_dropout_add_ln max_trained_positions "
      "parallel_block_tied_norm pad_vocab_size_multiple reorder_and_upcast_attn summary_* use_xentropy"},
@@ -178,6 +191,7 @@ constexpr Known kTensors[] = {
     {"distilbert", "vocab_transform.* vocab_layer_norm.* vocab_projector.* pre_classifier.*"},
     {"deberta-v2", "*pooler.dense.* *embeddings.position_embeddings.* cls.* lm_predictions.* mask_predictions.*"},
     {"modernbert", "head.* decoder.*"},
+    {"ernie4_5_moe", "model.mtp_*"},                  // layers that predict the token after the next one
     {"gpt2 gptj", "*.attn.bias *.attn.masked_bias"},  // the causal mask
     {"gpt_neox", "*.attention.bias *.attention.masked_bias"},
     {"marian m2m_100", "*embed_positions.weight*"},  // sinusoids
@@ -189,7 +203,8 @@ constexpr Known kTensors[] = {
 /// Keys of GGUF files without their architecture's prefix.
 constexpr std::string_view kKeys =
     "vocab_size "  // the table of tokens has it
-    "full_attention_interval leading_dense_block_count expert_shared_count expert_group_used_count "  // what tensors there are says it
+    "full_attention_interval leading_dense_block_count interleave_moe_layer_step expert_shared_count "
+    "expert_group_used_count "                              // what tensors there are says it
     "rope.dimension_sections "                              // of images; texts count alike in all of them
     "rope.scaling.finetuned attention.layer_norm_epsilon "  // beside others that count
     "classifier.output_labels pooling_type";                // read by those who ask for them

@@ -56,6 +56,11 @@ Origin part_of(const Origin& origin, const std::vector<RowRange>& ranges) {
 
 bool WeightReader::has(const std::string& name) const { return weights_.has(prefix_ + name); }
 
+std::size_t WeightReader::rank(const std::string& name) const {
+    const TensorData* const found = weights_.find(prefix_ + name);
+    return found ? found->shape.rank() : 0;
+}
+
 std::string WeightReader::place(const std::string& name) const { return weights_.source() + ": " + prefix_ + name; }
 
 Origin WeightReader::origin(const std::string& name, std::uint64_t rows) const {

@@ -28,6 +28,8 @@ public:
         : weights_(weights), prefix_(std::move(prefix)), unread_biases_(unread_biases) {}
 
     bool has(const std::string& name) const;
+    /// Of the tensor's shape; 0 where there is no such tensor.
+    std::size_t rank(const std::string& name) const;
     /// The file, as errors name it.
     const std::string& source() const { return weights_.source(); }
     Result<TensorData> tensor(const std::string& name, const Shape& shape) const;
