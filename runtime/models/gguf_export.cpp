@@ -45,7 +45,7 @@ struct Source {
 };
 constexpr RopeDefaults kGemma3Rope = {.theta = 1e6, .object = "full_attention"};
 constexpr RopeDefaults kQwenHybridRope = {.turns_part = true, .turned_part = 0.25};
-constexpr std::array<Source, 30> kSources = {{
+constexpr std::array<Source, 44> kSources = {{
     {.model_type = "llama", .architecture = kGgufLlama, .has_biases = true},
     {.model_type = "mistral", .architecture = kGgufLlama, .has_biases = true},
     {.model_type = "qwen2", .architecture = kGgufQwen2, .has_biases = true},
@@ -76,6 +76,23 @@ constexpr std::array<Source, 30> kSources = {{
     {.model_type = "qwen3_5_moe_text", .architecture = kGgufQwen35Moe, .rope = kQwenHybridRope},
     {.model_type = "deepseek_v2", .architecture = kGgufDeepseek2},
     {.model_type = "deepseek_v3", .architecture = kGgufDeepseek2},
+    {.model_type = "olmo2", .architecture = kGgufOlmo2},
+    {.model_type = "olmo3", .architecture = kGgufOlmo2},
+    {.model_type = "starcoder2", .architecture = kGgufStarcoder2, .has_biases = true},
+    {.model_type = "phi", .architecture = kGgufPhi2, .has_biases = true},
+    {.model_type = "gpt_neox",
+     .architecture = kGgufGptNeox,
+     .rope = {.theta_name = "rotary_emb_base"},
+     .has_biases = true},
+    {.model_type = "glm4", .architecture = kGgufGlm4, .has_biases = true},
+    {.model_type = "glm4_moe", .architecture = kGgufGlm4Moe, .has_biases = true},
+    {.model_type = "seed_oss", .architecture = kGgufSeedOss, .has_biases = true},
+    {.model_type = "exaone4", .architecture = kGgufExaone4},
+    {.model_type = "hunyuan_v1_dense", .architecture = kGgufHunyuanDense},
+    {.model_type = "ernie4_5", .architecture = kGgufErnie, .rope = {.theta = 5e5}},
+    {.model_type = "ernie4_5_moe", .architecture = kGgufErnieMoe, .rope = {.theta = 5e5}},
+    {.model_type = "cohere", .architecture = kGgufCommandR, .rope = {.theta = 5e5}},
+    {.model_type = "cohere2", .architecture = kGgufCohere2},
 }};
 
 Result<const Source*> source_of(const Config& config) {
@@ -102,10 +119,12 @@ Result<RopeSource> representable_rope(const Source& source, const Config& json) 
     const GgufArchitecture& a = source.architecture;
     if (a.has_single_parts) return rope;  // which knows no positions
     using Types = std::vector<std::string_view>;
-    const Types types = a.has_long_rope                          ? Types{"default", "longrope", "su"}
-                        : a.is_gpt_oss || a.has_latent_attention ? Types{"default", "yarn"}
-                        : a.name == "llama" || a.is_granite      ? Types{"default", "linear", "llama3"}
-                                                                 : Types{"default", "linear"};
+    const Types types = a.has_long_rope                                        ? Types{"default", "longrope", "su"}
+                        : a.is_gpt_oss || a.has_latent_attention               ? Types{"default", "yarn"}
+                        : a.norms_results && a.has_own_head                    ? Types{"default", "linear", "yarn"}
+                        : a.turns_before_norms                                 ? Types{"default", "linear", "dynamic"}
+                        : a.name == "llama" || a.is_granite || a.norms_results ? Types{"default", "linear", "llama3"}
+                                                                               : Types{"default", "linear"};
     std::string supported;
     for (const std::string_view type : types) {
         if (type == rope.type) return rope;
@@ -156,6 +175,17 @@ Result<void> check_latent(const SourceModel& model) {
     return {};
 }
 
+/// ERNIE's layers with experts are, in llama.cpp, each so-and-so-many-th from one on.
+Result<void> check_ernie_layers(const SourceModel& model) {
+    VKFORMER_TRY(const auto first, model.json.unsigned_integer("moe_layer_start_index", {.fallback = 1}));
+    VKFORMER_TRY(const auto step, model.json.unsigned_integer("moe_layer_interval", {.fallback = 1, .min = 1}));
+    const auto& layers = model.config.layers;
+    for (std::size_t i = 0; i < layers.size(); ++i)
+        if (layers[i].has_experts != (i >= first && (i + 1) % step == 0))
+            return model.json.unsupported("moe_layer_end_index", "the last layer (for a conversion to GGUF)");
+    return {};
+}
+
 /// What a file of the architecture says by its name alone has to be so.
 Result<void> check_representable(const SourceModel& model) {
     const DecoderConfig& c = model.config;
@@ -167,6 +197,7 @@ Result<void> check_representable(const SourceModel& model) {
     if (!a.is_gpt_oss && c.activation != a.activation())
         return refused(model.source.activation, a.learned_positions  ? "gelu_new"
                                                 : a.is_gemma         ? "gelu_pytorch_tanh"
+                                                : a.is_plain         ? "gelu_pytorch_tanh"
                                                 : a.has_single_parts ? "relu2"
                                                                      : "silu");
     if (a.has_latent_attention) return check_latent(model);
@@ -174,12 +205,13 @@ Result<void> check_representable(const SourceModel& model) {
         return refused(a.is_gemma ? "query_pre_attn_scalar" : "scale_attn_weights",
                        a.is_gemma ? "head_dim, here " + std::to_string(c.head_dim) : "true");
     for (std::size_t i = 0; i < c.layers.size(); ++i) {
-        if (c.layers[i].window != (a.has_window(i) ? model.window() : 0))
+        if (!a.norms_results && c.layers[i].window != (a.has_window(i) ? model.window() : 0))
             return refused(json.has("layer_types") ? "layer_types" : "max_window_layers",
                            a.window_pattern == 1
                                ? "the same window or none for all layers"
                                : "a layer without a window every " + std::to_string(a.window_pattern) + " layers");
-        if (!a.is_granite && model.attends(i) && c.layers[i].rope.has_value() != a.has_rope(i))
+        const bool turns = a.has_rope(i) && (!a.turns_windows_only || model.window() == 0 || c.layers[i].window > 0);
+        if (!a.is_granite && model.attends(i) && c.layers[i].rope.has_value() != turns)
             return refused(json.has("no_rope_layers") ? "no_rope_layers" : "no_rope_layer_interval",
                            "every fourth layer without positions");
     }
@@ -189,9 +221,11 @@ Result<void> check_representable(const SourceModel& model) {
     } else if (c.attention_soft_cap != 0) {
         return refused("attn_logit_softcapping", "null");
     }
-    if (!model.ties_head() && (model.is("gemma") || model.is("gemma2")))
+    if (!model.ties_head() && (model.is("gemma") || model.is("gemma2") || a.is_cohere))
         return refused("tie_word_embeddings", "a head that is the table of tokens");
-    if (c.experts.count > 0 && !a.has_single_parts) {  // which have keys for both
+    if (a.has_choice_bias) VKFORMER_CHECK(check_ernie_layers(model));
+    if (model.is("phi2") && model.decoder.weights().layers.front().query_norm) return refused("qk_layernorm", "false");
+    if (c.experts.count > 0 && !a.has_single_parts && !a.has_grouped_experts) {  // which have keys for both
         const bool normalises = a.experts == GgufExperts::normalised;
         if (c.experts.normalises != normalises) return refused("norm_topk_prob", normalises ? "true" : "false");
         if (c.experts.scale != 1) return refused("routed_scaling_factor", "1");
@@ -255,7 +289,14 @@ Result<void> set_experts(const SourceModel& model, GgufMetadata& metadata) {
     if (experts.intermediate_size != c.intermediate_size || model.json.has("moe_intermediate_size") ||
         model.architecture.is_gpt_oss)
         metadata.set(model.key("expert_feed_forward_length"), experts.intermediate_size);
-    if (model.architecture.has_latent_attention) return set_grouped_experts(model, metadata);
+    if (model.architecture.has_grouped_experts) return set_grouped_experts(model, metadata);
+    if (model.architecture.has_choice_bias) {
+        VKFORMER_TRY(const auto first, model.json.unsigned_integer("moe_layer_start_index", {.fallback = 1}));
+        VKFORMER_TRY(const auto step, model.json.unsigned_integer("moe_layer_interval", {.fallback = 1}));
+        metadata.set(model.key("leading_dense_block_count"), first);
+        metadata.set(model.key("interleave_moe_layer_step"), step);
+        metadata.set(model.key("expert_shared_count"), experts.shared_size / experts.intermediate_size);
+    }
     if (experts.shared_size > 0) metadata.set(model.key("expert_shared_feed_forward_length"), experts.shared_size);
     if (model.architecture.is_lfm2) {
         const auto dense = std::ranges::find(c.layers, true, &DecoderConfig::Layer::has_experts) - c.layers.begin();
@@ -315,6 +356,20 @@ Result<void> set_granite(const SourceModel& model, GgufMetadata& metadata) {
     return {};
 }
 
+/// Which layers have the window: a list of booleans.
+void set_window_pattern(const SourceModel& model, GgufMetadata& metadata) {
+    constexpr std::byte kBoolean{static_cast<std::uint8_t>(formats::GgufType::boolean)};
+    const auto& layers = model.config.layers;
+    std::vector<std::byte> encoded(sizeof(std::uint32_t) +
+                                   sizeof(std::uint64_t));  // the type and the count, little-endian
+    encoded[0] = kBoolean;
+    for (std::size_t i = 0; i < 2; ++i)
+        encoded[sizeof(std::uint32_t) + i] = static_cast<std::byte>(layers.size() >> (8 * i) & 0xFF);
+    for (const DecoderConfig::Layer& layer : layers) encoded.push_back(std::byte{layer.window > 0});
+    const std::string key = model.key("attention.sliding_window_pattern");
+    metadata.set(formats::GgufValue{.key = key, .type = formats::GgufType::array, .encoded = encoded});
+}
+
 Result<void> set_metadata(const SourceModel& model, GgufMetadata& metadata) {
     const DecoderConfig& c = model.config;
     const GgufArchitecture& a = model.architecture;
@@ -356,6 +411,9 @@ Result<void> set_metadata(const SourceModel& model, GgufMetadata& metadata) {
     if (c.attention_soft_cap != 0) metadata.set(model.key("attn_logit_softcapping"), c.attention_soft_cap);
     if (c.logit_soft_cap != 0) metadata.set(model.key("final_logit_softcapping"), c.logit_soft_cap);
     if (model.window() > 0 || model.is("phi3")) metadata.set(model.key("attention.sliding_window"), model.window());
+    if (model.window() > 0 && a.norms_results) set_window_pattern(model, metadata);
+    if (a.is_cohere) metadata.set(model.key("logit_scale"), c.logit_scale);
+    if (a.parallel == GgufParallel::by_key) metadata.set(model.key("use_parallel_residual"), c.is_parallel);
     VKFORMER_CHECK(set_states(model, metadata));
     if (a.is_granite) VKFORMER_CHECK(set_granite(model, metadata));
     return set_experts(model, metadata);
@@ -372,8 +430,12 @@ OutputTensor divisors(const std::string& name, const Rope& rope, double theta) {
 
 Result<void> set_yarn(const SourceModel& model, GgufMetadata& metadata) {
     const Config& scaling = model.rope.scaling;
-    if (scaling.has("attention_factor"))
-        return scaling.unsupported("attention_factor", "null (for a conversion to GGUF)");
+    if (scaling.has("attention_factor")) {
+        VKFORMER_TRY(const double factor, scaling.real("factor", {.fallback = 1}));
+        VKFORMER_TRY(const double found, scaling.real("attention_factor"));
+        if (!(std::abs(found - yarn_scale(factor, 1)) < 1e-5))  // what follows from the factor need not be said
+            return scaling.unsupported("attention_factor", "null (for a conversion to GGUF)");
+    }
     const auto set = [&](std::string_view field, double usual, std::string_view key) -> Result<void> {
         VKFORMER_TRY(const double value, scaling.real(field, {.fallback = usual}));
         metadata.set(model.key("rope.scaling." + std::string(key)), static_cast<float>(value));
@@ -401,7 +463,11 @@ Result<void> add_ropes(const SourceModel& model, GgufContents& contents) {
     const RopeSource& rope = model.rope;
     const auto turned = c.ropes.empty() ? c.head_dim : 2 * c.ropes.front().frequencies.size();
     contents.metadata.set(model.key("rope.dimension_count"), static_cast<std::uint32_t>(turned));
-    contents.metadata.set(model.key("rope.freq_base"), static_cast<float>(rope.theta));
+    const auto& frequencies = c.ropes.empty() ? std::vector<double>() : c.ropes.front().frequencies;
+    const bool is_stretched = rope.type == "dynamic";  // by alpha, which is in the base
+    const double theta =
+        is_stretched ? std::pow(frequencies.at(1), -static_cast<double>(frequencies.size())) : rope.theta;
+    contents.metadata.set(model.key("rope.freq_base"), static_cast<float>(theta));
     if (c.ropes.empty()) return {};
     if (model.is("gemma3")) {
         constexpr RopeDefaults kLocal = {
@@ -419,7 +485,7 @@ Result<void> add_ropes(const SourceModel& model, GgufContents& contents) {
         contents.tensors.push_back(divisors("rope_freqs.weight", c.ropes.front(), rope.theta));
     } else if (rope.type == "yarn") {
         return set_yarn(model, contents.metadata);
-    } else if (rope.type != "default") {  // LongRoPE
+    } else if (rope.type != "default" && !is_stretched) {  // LongRoPE
         contents.metadata.set(model.key("rope.scaling.original_context_length"), c.max_positions);
         contents.metadata.set(model.key("rope.scaling.attn_factor"), static_cast<float>(c.ropes.front().scale));
         contents.tensors.push_back(divisors("rope_factors_short.weight", c.ropes.front(), rope.theta));
@@ -442,18 +508,24 @@ Result<void> add_notes(const std::filesystem::path& folder, const SourceModel& m
     if (has({"vision_tower.", "multi_modal_projector.", "visual."}))
         notes.push_back("the vision tower is left out: the file is the language model alone");
     const std::string behind = "layers." + std::to_string(c.layers.size()) + ".";
-    if (model.architecture.has_latent_attention && has({behind}))
+    if (model.architecture.has_grouped_experts && has({behind}))
         notes.push_back("the layers that predict the token after the next one (from " + behind + " on) are left out");
     if (has({"mtp."})) notes.push_back("the layers that predict the token after the next one (mtp.) are left out");
-    if (model.window() > 0 && model.architecture.window_pattern == 1)
+    const bool is_other_exaone = model.is("exaone4") && c.layers.size() != 64;
+    if (model.window() > 0 && (model.architecture.window_pattern == 1 || is_other_exaone))
         notes.push_back("the attention window of " + std::to_string(model.window()) +
-                        " is written down, but llama.cpp does not heed it for this architecture");
+                        " is written down, but llama.cpp does not heed it for this architecture" +
+                        (is_other_exaone ? " but with 64 layers" : ""));
     const bool needs_experts = model.is("qwen2moe") || model.is("qwen3moe") || model.is("qwen3next");
     const bool lacks_some = !std::ranges::all_of(c.layers, &DecoderConfig::Layer::has_experts);
     const bool shares_keys = model.is("olmoe") && c.kv_heads != c.heads;
-    if ((needs_experts && lacks_some) || shares_keys)
+    const DecoderWeights::Layer& layer = model.decoder.weights().layers.front();
+    const bool has_biases = model.is("seed_oss") && !(layer.output.bias.bytes.empty() && layer.up.bias.bytes.empty());
+    if ((needs_experts && lacks_some) || shares_keys || has_biases)
         notes.push_back("llama.cpp loads no file of the architecture " + std::string(model.architecture.name) +
-                        (shares_keys ? " whose heads share keys" : " some of whose layers have no experts"));
+                        (shares_keys  ? " whose heads share keys"
+                         : has_biases ? " with other biases than those of query, key and value"
+                                      : " some of whose layers have no experts"));
     return {};
 }
 

@@ -93,7 +93,9 @@ public:
         }
         layer_.clear();
         VKFORMER_CHECK(add_norm(architecture_.is_lfm2 ? "token_embd_norm" : "output_norm", weights_.final_norm));
-        if (architecture_.has_own_head || !is_same(weights_.lm_head.weight, weights_.embedding))
+        const bool needs_head =
+            architecture_.has_own_head || (architecture_.is_plain && architecture_.parallel != GgufParallel::no);
+        if (needs_head || !is_same(weights_.lm_head.weight, weights_.embedding))
             add("output.weight", weights_.lm_head.weight);
         add("output.bias", weights_.lm_head.bias);
         return std::move(tensors_);
@@ -146,7 +148,8 @@ private:
                                 const Order& rows = {}) {
         VKFORMER_CHECK(check_bias(projection, takes_bias));
         add(name + ".weight", projection.weight, rows);
-        const bool needs_bias = architecture_.is_gpt_oss && takes_bias && projection;
+        const bool needs_bias =
+            (architecture_.is_gpt_oss || architecture_.parallel == GgufParallel::by_key) && takes_bias && projection;
         add(name + ".bias", needs_bias ? or_zeros(projection.bias, projection.weight.shape[0]) : projection.bias, rows);
         return {};
     }
@@ -193,7 +196,8 @@ private:
         case Mixer::selective_scan: VKFORMER_CHECK(list_scan(l)); break;
         }
         VKFORMER_CHECK(add_norm("post_attention_norm", l.attention_post_norm));
-        if (!architecture_.has_single_parts)
+        const bool has_one_norm = architecture_.parallel == GgufParallel::behind_one_norm;
+        if (!architecture_.has_single_parts && !has_one_norm)
             VKFORMER_CHECK(add_norm(architecture_.norms_behind_attention() ? "post_attention_norm" : "ffn_norm",
                                     l.feed_forward_norm));
         list_experts(l.experts);
@@ -229,12 +233,19 @@ private:
     Result<void> list_attention(const DecoderWeights::Layer& l) {
         const DecoderConfig& c = config_;
         if (c.latent) return list_latent(l);
-        const bool interleaves = architecture_.pairing == graph::RopePairing::interleaved;
+        // Some folders have neighbours together already.
+        const bool interleaves = architecture_.pairing == graph::RopePairing::interleaved &&
+                                 (c.ropes.empty() || c.ropes.front().pairing == graph::RopePairing::halves);
+        const bool joins = architecture_.learned_positions || architecture_.has_long_rope ||
+                           architecture_.parallel == GgufParallel::by_key;
         const auto order = [&](std::uint64_t heads) {
             return interleaves ? interleaved_rows(heads, c.head_dim) : Order();
         };
-        if (architecture_.learned_positions || architecture_.joins_gate_and_up) {
+        if (joins) {
             VKFORMER_CHECK(add_joined("attn_qkv", {&l.query, &l.key, &l.value}, has_biases_));
+            const std::uint64_t rows = (c.heads + 2 * std::uint64_t{c.kv_heads}) * c.head_dim;
+            if (architecture_.parallel == GgufParallel::by_key && l.query.bias.bytes.empty())
+                add("attn_qkv.bias", or_zeros({}, rows));
         } else {
             if (l.mixed_gate)
                 VKFORMER_CHECK(add_joined("attn_q", {&l.query, &l.mixed_gate}, has_biases_, c.heads));
@@ -310,6 +321,8 @@ private:
         add("ffn_gate_inp.bias", experts.router_bias);
         if (experts && config_.experts.scores == graph::RouteScores::sigmoid)
             add("exp_probs_b.bias", or_zeros(experts.choice_bias, config_.experts.count));
+        else
+            add("exp_probs_b.bias", reshaped(experts.choice_bias, {1, config_.experts.count}));
         add_stack("ffn_gate_exps.weight", experts.gate);
         add("ffn_gate_exps.bias", experts.gate_bias);
         add_stack("ffn_up_exps.weight", experts.up);
