@@ -108,7 +108,7 @@ void bind_generator(nb::module_& module) {
             [](HeldGenerator* self, const nb::bytes& path, const CommonOptions& common, const nb::object& on_progress,
                bool convert_weights, bool cache_q8_0, std::uint32_t context, std::uint32_t batch, std::uint32_t beams,
                std::optional<float> length_penalty, std::optional<std::uint32_t> early_stopping,
-               const std::optional<nb::bytes>& draft, const nb::list& adapters) {
+               const std::optional<nb::bytes>& draft, bool multi_token, const nb::list& adapters) {
                 new (self) HeldGenerator(
                     path_of(path),
                     common.in(GeneratorOptions{.weights = storage_of(convert_weights),
@@ -117,13 +117,14 @@ void bind_generator(nb::module_& module) {
                                                .batch = batch,
                                                .beam_search = beam_search_of(beams, length_penalty, early_stopping),
                                                .draft = draft ? path_of(*draft) : std::string(),
+                                               .multi_token = multi_token,
                                                .adapters = adapters_of(adapters)}),
                     on_progress);
             },
             nb::arg("path"), nb::arg("common"), nb::arg("on_progress").none(), nb::kw_only(),
             nb::arg("convert_weights"), nb::arg("cache_q8_0"), nb::arg("context"), nb::arg("batch"), nb::arg("beams"),
             nb::arg("length_penalty").none(), nb::arg("early_stopping").none(), nb::arg("draft").none(),
-            nb::arg("adapters"))
+            nb::arg("multi_token"), nb::arg("adapters"))
         .def(
             "generate",
             [](HeldGenerator& self, const nb::list& given, const GenerateOptions& options, const nb::object& on_text,

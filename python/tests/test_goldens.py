@@ -219,6 +219,16 @@ def test_draft_model(generator: vkformer.Generator) -> None:
         generator.generate(prompt, max_tokens=4, draft_tokens=6)
 
 
+def test_multi_token_head() -> None:
+    path, prompt = GOLDENS / "multi_token" / "qwen3_5", [31, 53, 37, 17, 9, 40]
+    with vkformer.Generator(path, "cpu") as plain, vkformer.Generator(path, "cpu", multi_token=True) as guessing:
+        expected = plain.generate_tokens([prompt], max_tokens=32)[0].tokens
+        assert guessing.generate_tokens([prompt], max_tokens=32)[0].tokens == expected
+        assert guessing.timings.guessed_tokens > 0
+    with pytest.raises(vkformer.Error, match="no multi-token head"):
+        vkformer.Generator(TEXTS, "cpu", multi_token=True)
+
+
 def test_log_probabilities(generator: vkformer.Generator) -> None:
     plain = generator.generate("Hello", max_tokens=12)
     assert plain.log_probs == []

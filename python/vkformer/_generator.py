@@ -33,8 +33,8 @@ class GenerateArguments(TypedDict, total=False):
     prompt_lookup: so many tokens at a time are guessed from what prompt and answer have said before and checked in one pass
         of the model, 64 at most; the text is the same, and comes sooner where it repeats what it has read. Not with
         batches, beams, log_probs, constraints, min_tokens and penalties.
-    draft_tokens: so many tokens at a time are guessed at most by the Generator's draft model, 64 at most; 0: none. None: as
-        many as pay, wherever nothing is asked for that prompt_lookup does not go with.
+    draft_tokens: so many tokens at a time are guessed at most by the Generator's draft model or head, 64 at most; 0: none.
+        None: as many as pay, wherever nothing is asked for that prompt_lookup does not go with.
     log_probs: how likely the model found each token, and so many of the likeliest in its place, 0 to 20; None: nothing of
         that. Not with beams.
     json_schema, json_object, regex, choice: what the text has to be, one of them: JSON that a schema (a dict or its text)
@@ -181,6 +181,8 @@ class Generator(Model[_core.Generator]):
         model folder says. early_stopping is "heuristic", "always" or "never".
     draft: a smaller model of the same vocabulary, a folder or a GGUF file, that guesses what follows; this model checks
         several guesses in one pass. The text is the same, and comes sooner where the two agree. Not with a batch or beams.
+    multi_token: the model guesses what follows by its own multi-token head, which files of DeepSeek-V3, Qwen3-Next and Qwen 3.5
+        may have; refused where there is none. Not with a draft, a batch or beams.
     Further keyword arguments: vkformer.CommonArguments.
 
     Raises: as Translator; InvalidArgumentError also for a context, a cache or a beam search that does not fit the model.
@@ -200,6 +202,7 @@ class Generator(Model[_core.Generator]):
         length_penalty: SupportsFloat | None = None,
         early_stopping: Literal["heuristic", "always", "never"] | None = None,
         draft: Path | None = None,
+        multi_token: bool = False,
         adapters: Mapping[str, Path] | None = None,
         **common: Unpack[CommonArguments],
     ) -> None:
@@ -219,6 +222,7 @@ class Generator(Model[_core.Generator]):
                 if early_stopping is None
                 else _EARLY_STOPPING[_inputs.choice(early_stopping, "early_stopping", tuple(_EARLY_STOPPING))],
                 draft=None if draft is None else _inputs.path(draft),
+                multi_token=bool(multi_token),
                 adapters=_inputs.adapters(adapters),
             )
         )

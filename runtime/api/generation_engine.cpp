@@ -387,8 +387,9 @@ EngineStats GenerationEngine::stats() const {
 Result<GenerationEngine> GenerationEngine::load(const std::filesystem::path& path, const EngineOptions& options) {
     if (options.generator.beam_search.beams > 1)
         return invalid("an engine generates one sequence per request: leave out the beams");
-    if (!options.generator.draft.empty())
-        return invalid("a draft model guesses for one text at a time, which a Generator makes: leave it out");
+    if (!options.generator.draft.empty() || options.generator.multi_token)
+        return invalid(
+            "a draft model or multi-token head guesses for one text at a time, which a Generator makes: leave it out");
     if (options.generator.should_stop)
         return invalid("an engine never asks should_stop: cancel() ends a request, and its destructor all");
     api::OpeningBackend opening(api::open_options(options.generator));

@@ -64,7 +64,7 @@ std::string_view to_string(Finish finish) noexcept {
 struct Generator::Impl {
     GeneratorOptions options;
     std::shared_ptr<const api::LanguageModel> language;
-    std::shared_ptr<const models::Decoder> draft;  // none: GeneratorOptions::draft is empty
+    std::shared_ptr<const models::Decoder> draft;  // or the head; none: GeneratorOptions ask for neither
     api::OpenedBackend device;
     AnySession session;
     GenerationTimings timings;
@@ -83,7 +83,8 @@ struct Generator::Impl {
         const auto invalid = [](const char* message) { return Error{ErrorCode::InvalidArgument, message}; };
         if (drafts && !draft)
             return invalid(
-                "draft_tokens are guessed by a draft model, and none was named: name one when the model is loaded");
+                "draft_tokens are guessed by a draft model, and none was named: name one when the model is loaded, or "
+                "ask for its multi-token head (multi_token)");
         if (drafts && asked.prompt_lookup > 0)
             return invalid("guesses are those of prompt look-up or of the draft model: leave out one of the two");
         if (asked.log_probs)
@@ -258,14 +259,17 @@ std::uint32_t Generator::score_context() const noexcept { return impl_->score_co
 namespace {
 
 /// Errors: those of the model; InvalidArgument (another vocabulary, or options that a draft model does not go with).
-Result<std::unique_ptr<models::Decoder>> load_draft(const GeneratorOptions& options, const api::LanguageModel& language,
+Result<std::unique_ptr<models::Decoder>> load_draft(const GeneratorOptions& options, api::LanguageModel& language,
                                                     bool has_beams) {
-    if (options.draft.empty()) return std::unique_ptr<models::Decoder>();
+    if (options.draft.empty() && !options.multi_token) return std::unique_ptr<models::Decoder>();
     const auto invalid = [](std::string message) { return Error{ErrorCode::InvalidArgument, std::move(message)}; };
+    if (!options.draft.empty() && options.multi_token)
+        return invalid("guesses are those of the draft model or of the multi-token head: leave out one of the two");
     if (options.batch > 1 || has_beams)
         return invalid(
-            "a draft model guesses for one sequence at a time: leave it out, or the batch and the beams (of which a "
-            "model's generation_config.json may have some)");
+            "a draft model or multi-token head guesses for one sequence at a time: leave it out, or the batch and the "
+            "beams (of which a model's generation_config.json may have some)");
+    if (options.multi_token) return std::move(language.head);
     VKFORMER_CHECK(decoding::check_guesses(*language.model, {.guesses = GenerateOptions::kDraftTokens}));
     VKFORMER_TRY(auto draft, api::load_language_model(options.draft, {}));
     if (const auto cache = draft.model->check_cache(api::session_options(options, {.temperature = 0}).cache); !cache)
@@ -301,7 +305,10 @@ Result<AnySession> open_session(graph::Backend& backend, const models::Decoder& 
     VKFORMER_TRY(auto session, decoding::DecoderSession::create(backend, model, options, weights));
     if (draft) {
         const auto its = of ? std::get<decoding::DecoderSession>(*of).draft()->weights() : nullptr;
-        VKFORMER_TRY(auto made, decoding::DraftSession::create(backend, *draft, session.options(), its));
+        VKFORMER_TRY(auto made,
+                     session.options().hands_over
+                         ? decoding::DraftSession::create(backend, *draft, session.options(), session.stores())
+                         : decoding::DraftSession::create(backend, *draft, session.options(), its));
         session.set_draft(std::move(made));
     }
     return AnySession(std::move(session));
@@ -311,7 +318,7 @@ Result<AnySession> open_session(graph::Backend& backend, const models::Decoder& 
 
 Result<Generator> Generator::load(const std::filesystem::path& path, const GeneratorOptions& options) {
     api::OpeningBackend opening(api::open_options(options));
-    VKFORMER_TRY(auto language, api::load_language_model(path, options.adapters));
+    VKFORMER_TRY(auto language, api::load_language_model(path, options.adapters, options.multi_token));
     models::Decoder& model = *language.model;
     auto wanted = api::session_options(options, {.temperature = 0});
     VKFORMER_CHECK(model.check_cache(wanted.cache));  // before kernels are tried on the device

@@ -9,7 +9,8 @@
 
 namespace vkformer::api {
 
-Result<LanguageModel> load_language_model(const std::filesystem::path& path, const std::vector<Adapter>& adapters) {
+Result<LanguageModel> load_language_model(const std::filesystem::path& path, const std::vector<Adapter>& adapters,
+                                          bool multi_token) {
     VKFORMER_TRY(const auto opened, models::open_decoder(path));
     LanguageModel made;
     made.adapters = names_of(adapters);
@@ -17,6 +18,10 @@ Result<LanguageModel> load_language_model(const std::filesystem::path& path, con
     VKFORMER_TRY(auto loaded, opened.load());
     if (!read.empty()) {
         VKFORMER_TRY(loaded, models::with_adapters(opened, loaded, read));
+    }
+    if (multi_token) {
+        VKFORMER_TRY(auto head, models::load_head(opened, loaded));
+        made.head = std::make_unique<models::Decoder>(std::move(head));
     }
     made.model = std::make_unique<models::Decoder>(std::move(loaded));
     const std::uint32_t vocab = made.model->config().vocab_size;
@@ -96,7 +101,8 @@ decoding::DecoderSessionOptions session_options(const GeneratorOptions& options,
             .dtype = options.precision == Precision::f16 ? DType::f16 : DType::f32,
             .weights = format_of(options.weights),
             .cache = options.cache == CacheStorage::q8_0 ? models::CacheFormat::q8_0 : models::CacheFormat::as_computed,
-            .sample = sample};
+            .sample = sample,
+            .hands_over = options.multi_token};
 }
 
 OpenOptions open_options(const GeneratorOptions& options) {

@@ -25,6 +25,7 @@ struct LanguageModel {
     std::unique_ptr<models::Decoder> model;  // sessions point to it
     DecoderText text;
     std::vector<std::string> adapters;  // names, in the model's order
+    std::unique_ptr<models::Decoder> head{};  // by which the model guesses what follows; null: it was not asked for
 
     /// None: there is no text.
     const text::Tokenizer* tokenizer() const noexcept { return text.tokenizer ? text.tokenizer->get() : nullptr; }
@@ -45,8 +46,10 @@ struct LanguageModel {
                                                                      ConstraintCache& cache) const;
 };
 
-/// Errors: those of its parts; ShapeMismatch (a tokenizer of another model), InvalidArgument (two adapters of one name, or one without).
-Result<LanguageModel> load_language_model(const std::filesystem::path& path, const std::vector<Adapter>& adapters);
+/// `multi_token`: the head is asked for. Errors: those of its parts; ShapeMismatch (a tokenizer of another model), InvalidArgument (two
+/// adapters of one name, or one without), UnsupportedConfig (no such head).
+Result<LanguageModel> load_language_model(const std::filesystem::path& path, const std::vector<Adapter>& adapters,
+                                          bool multi_token = false);
 
 /// What a session is asked, one row for each sequence of a batch.
 decoding::DecoderSessionOptions session_options(const GeneratorOptions& options, const graph::SampleOptions& sample);

@@ -42,11 +42,12 @@ Result<void> check_guesses(const models::Decoder& model, const DecoderSessionOpt
     if (options.guesses > DecoderSessionOptions::kMostGuesses)
         return invalid(std::to_string(options.guesses) + " guesses of tokens were asked for, at most " +
                        std::to_string(DecoderSessionOptions::kMostGuesses) + " are checked at a time");
-    if (model.config().keeps_states())
+    if (model.config().keeps_states() && !options.hands_over)
         return invalid(
             "wrong guesses of tokens (of prompt look-up or a draft model) are taken back, and layers of this model "
             "keep a "
-            "state of the sequence, which cannot: leave the guesses out");
+            "state of the sequence, which cannot: leave the guesses out, or let the model guess by its own multi-token "
+            "head, if it has one");
     if (options.rows > 1)
         return invalid("prompt look-up and draft models are for one sequence at a time, not for a batch of them");
     if (penalties.counts()) return refused("a penalty of repetition, presence or frequency");

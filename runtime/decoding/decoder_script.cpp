@@ -90,11 +90,16 @@ void DecoderScript::stop() {
     next_sequence_ = sequences_.size();
     handed_steps_ = done_steps_ = 0;
     guess_.clear();
+    taken_back_.reset();
     for (Row& row : rows_) row.sequence = kFree;
 }
 
 void DecoderScript::forget() {
     for (Row& row : rows_) row.cached.clear();
+}
+
+void DecoderScript::forget_behind(std::size_t count) noexcept {
+    for (Row& row : rows_) row.cached.resize(std::min(row.cached.size(), count));
 }
 
 std::uint32_t DecoderScript::prompt_read() const noexcept {
@@ -158,7 +163,7 @@ void DecoderScript::read_again(Row& row, std::vector<std::int32_t> context) {
     if (model_->config().keeps_states()) {
         if (row.checkpoint > kept) row.checkpoint = 0;
         if (kept != row.seen) {
-            if (row.checkpoint > 0) row.slot = 1 - row.slot;
+            if (row.checkpoint > 0) std::swap(row.slot, row.other);
             kept = std::exchange(row.checkpoint, 0);
         }
     }
@@ -261,7 +266,7 @@ Result<Job> DecoderScript::next_chunk() {
                 rests[r] = rests[r].first(rests[r].size() - kLast);
             } else if (row.handed_out > 0) {
                 row.checkpoint = row.handed_out;
-                row.slot = 1 - row.slot;
+                std::swap(row.slot, row.other);
             }
         }
         slots.push_back(row.slot);
@@ -349,6 +354,10 @@ Result<std::optional<Job>> DecoderScript::next_check() {
     job.writes.push_back({check_->graph.positions, std::move(positions)});
     if (check_->graph.random) job.writes.push_back({check_->graph.random, std::move(random)});
     if (check_->graph.adapters) job.writes.push_back({check_->graph.adapters, adapter_words()});
+    if (check_->graph.slots) {
+        job.writes.push_back({check_->graph.counts, {static_cast<std::int32_t>(1 + guess_.size())}});
+        job.writes.push_back({check_->graph.slots, {row.slot, row.spare}});
+    }
     return std::optional(std::move(job));
 }
 
@@ -361,7 +370,7 @@ Result<void> DecoderScript::guess(const Row& row, std::size_t most) {
         return {};
     }
     const Sequence& sequence = sequences_[row.sequence];
-    Sequence so_far = {.prompt = std::move(text), .seed = sequence.seed};
+    Sequence so_far = {.prompt = std::move(text), .seed = sequence.seed, .adapters = row.adapters};
     so_far.answered = static_cast<std::uint32_t>(draws(sequence, row.context.size()));
     VKFORMER_TRY(Guess found, (*guesser_)(std::move(so_far), guesses_.best_count(most)));
     guess_ = std::move(found.tokens);
@@ -463,6 +472,11 @@ std::vector<Read> DecoderScript::reads(std::uint32_t step) const {
 }
 
 void DecoderScript::took(const Job& job, double seconds, double run_seconds) {
+    if (job.kind == Job::Kind::prompt && taken_back_) {
+        timings_.decode_seconds += run_seconds;
+        check_seconds_ += run_seconds;
+        return;
+    }
     if (job.kind == Job::Kind::prompt) {
         timings_.prompt_seconds += seconds;
         chunks_.took(job, options_.chunk_seconds, run_seconds);
@@ -488,15 +502,30 @@ Result<void> DecoderScript::take(const Job& job, Records& records) {
 }
 
 void DecoderScript::take_chunk(const Job& job) {
-    ++timings_.prompt_chunks;
+    if (!taken_back_) ++timings_.prompt_chunks;
     for (std::size_t r = 0; r < rows_.size(); ++r) {
         Row& row = rows_[r];
         const auto count = static_cast<std::size_t>(job.counts[r]);
         if (row.sequence == kFree || count == 0) continue;
         const auto from = row.context.begin() + static_cast<std::ptrdiff_t>(row.cached.size());
         row.cached.insert(row.cached.end(), from, from + static_cast<std::ptrdiff_t>(count));
-        timings_.prompt_tokens += count;
+        if (!taken_back_) timings_.prompt_tokens += count;
     }
+    if (!taken_back_ || has_unread()) return;
+    guesses_.took_check(taken_back_->first, taken_back_->second, guess_seconds_, check_seconds_);
+    taken_back_.reset();
+}
+
+/// Of layers with states, those before the check go on, unless all that it has read was right.
+void DecoderScript::take_back(Row& row, std::size_t start, std::size_t guesses, std::size_t taken) {
+    if (taken == guesses + 1) {
+        std::swap(row.slot, row.spare);
+        row.seen = row.context.size();
+        return;
+    }
+    row.cached.resize(start);
+    row.handed_out = row.seen = start;
+    if (row.sequence != kFree) taken_back_ = {guesses, taken};
 }
 
 /// What was chosen behind the last right guess is a token like any other; behind a wrong one nothing counts.
@@ -505,6 +534,7 @@ Result<void> DecoderScript::take_check(Records& records) {
     VKFORMER_TRY(const auto chosen, records.get(0, 0));
     const std::vector<std::int32_t> guess = std::exchange(guess_, {});
     timings_.guessed_tokens += guess.size();
+    const std::size_t start = row.context.size();
     std::size_t taken = 0;
     bool is_right = true;
     while (is_right && row.sequence != kFree) {
@@ -512,7 +542,8 @@ Result<void> DecoderScript::take_check(Records& records) {
         take_token(row, chosen[taken++]);
     }
     timings_.accepted_tokens += taken - 1;  // the last one is the check's own
-    guesses_.took_check(guess.size(), taken, guess_seconds_, check_seconds_);
+    if (check_->graph.slots) take_back(row, start, guess.size(), taken);
+    if (!taken_back_) guesses_.took_check(guess.size(), taken, guess_seconds_, check_seconds_);
     has_new_rows_ = true;  // the states of the step know nothing of this
     return {};
 }

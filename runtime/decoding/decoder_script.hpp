@@ -46,7 +46,7 @@ struct Guess {
     double reading_seconds = 0;  ///< that it took to read more of the text than follows from one guess to the next; no part of `seconds`
 };
 /// Finds up to `most` tokens, none or some, for a model to check. Of `so_far` these count: `prompt`, the whole text, with `answered` of it
-/// chosen; `seed`. What they draw by is what the check draws by.
+/// chosen; `seed`; the `adapters` of the model that checks. What they draw by is what the check draws by.
 using Guesser = std::function<Result<Guess>(Sequence so_far, std::size_t most)>;
 
 /// Several rows at a time, each with a sequence of its own: the next one takes the row of the first that ends. As a SequenceScript it
@@ -93,6 +93,8 @@ public:
     void begin(Sequence sequence) override;
     void stop() override;
     void forget() override;
+    /// Of what the caches hold, all but so many tokens at its beginning. Of a model that keeps no states, between two sequences.
+    void forget_behind(std::size_t count) noexcept;
     std::uint32_t prompt_read() const noexcept override;
     std::span<const std::int32_t> tokens() const noexcept override;
     bool is_done() const noexcept override;
@@ -112,7 +114,7 @@ private:
         std::size_t sequence = kFree;
         std::size_t handed_out = 0;     // tokens of the context that are in the caches once all jobs are done
         std::size_t seen = 0;           // tokens that the states have taken in by then, those that nobody asked for too
-        std::int32_t slot = 0;          // of these states, where there are two
+        std::int32_t slot = 0, other = 1, spare = 2;  // of these states, of the checkpoint's and of those after guesses
         std::size_t checkpoint = 0;     // tokens of `cached` that those of the other slot have taken in; 0: none
         bool is_at_end = false;         // what was handed out last is of the context's end, behind the checkpoint
         std::int32_t pending = 0;       // the token that the next step reads
@@ -140,6 +142,7 @@ private:
     StepKind step_kind() const noexcept;
     std::vector<std::int32_t> adapter_words() const;
     void take_chunk(const Job& job);
+    void take_back(Row& row, std::size_t start, std::size_t guesses, std::size_t taken);
     Result<void> take_check(Records& records);
     Result<void> take_row(std::size_t row, const Job& job, Records& records);
     void take_token(Row& row, std::int32_t token);
@@ -156,6 +159,8 @@ private:
     GuessLedger guesses_;
     double guess_seconds_ = 0, check_seconds_ = 0;  // what the last check took
     bool has_guessed_ = false;                      // of this sequence
+    /// Guesses of the last check and tokens that came of it, where states have to take the tokens in anew.
+    std::optional<std::pair<std::size_t, std::size_t>> taken_back_;
     bool extended_ = false;                         // the caches have the positions of sequences beyond max_positions
     std::vector<Row> rows_;
 

@@ -46,6 +46,8 @@ public:
     const DecoderSessionOptions& options() const noexcept { return script_->options(); }
     /// For other sessions with the same model on the same backend or a twin of it.
     const std::shared_ptr<graph::TensorStore>& weights() const noexcept { return stores_.weights; }
+    /// The same, and states: for the session of a model that guesses by this one's hidden states.
+    const SessionStores& stores() const noexcept { return stores_; }
     /// What the last run took.
     const DecoderTimings& timings() const noexcept { return script_->timings(); }
     /// Other rules for the next run. Another set of rules is another program: it is recorded anew, weights and caches stay;

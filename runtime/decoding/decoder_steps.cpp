@@ -23,7 +23,7 @@ models::DecoderLayout layout_of(const DecoderSessionOptions& options, std::uint3
             .cache = options.cache,
             .extended = extended,
             .adapter_scales = adapters,
-            .slots = 2,
+            .slots = options.hands_over ? 3u : 2u,
             .state_slots = state_slots};
 }
 
@@ -63,6 +63,35 @@ Result<Value> keep_sequences(graph::Graph& graph, const DecoderSessionOptions& o
     return sequences;
 }
 
+/// What DecoderSessionOptions::hands_over keeps, of each position: a state of the session and of the one whose model guesses.
+Result<Value> hidden_states(graph::Graph& graph, const models::Decoder& model, const DecoderSessionOptions& options) {
+    return graph.state("hidden_states", options.dtype, {1, options.context, 1, model.config().hidden_size});
+}
+
+/// Those of the tokens from `starts` on.
+Result<void> keep_hidden(graph::Graph& graph, Value states, Value hidden, Value starts) {
+    const Shape& shape = graph.shape(hidden);
+    VKFORMER_TRY(const Value rows, graph.reshape(hidden, {shape[0], shape[1], 1, shape[2]}));
+    return graph::cache_append(graph, rows, starts, states);
+}
+
+/// Those at positions i32 [rows, len].
+Result<Value> handed_over(graph::Graph& graph, Value states, Value positions) {
+    const Shape& shape = graph.shape(states);
+    VKFORMER_TRY(const Value table, graph.reshape(states, {shape[1], shape[3]}));
+    return graph::embedding(graph, positions, table);
+}
+
+Result<models::DecoderPass> add_pass(graph::Graph& graph, const models::Decoder& model,
+                                     const DecoderSessionOptions& options, const models::DecoderLayout& layout,
+                                     Value tokens, Value starts, models::Logits logits) {
+    VKFORMER_TRY(auto pass, model.add_pass(graph, layout, tokens, starts, logits));
+    if (!options.hands_over) return pass;
+    VKFORMER_TRY(const Value states, hidden_states(graph, model, options));
+    VKFORMER_CHECK(keep_hidden(graph, states, pass.hidden, starts));
+    return pass;
+}
+
 /// A token of each row of logits, drawn where the options draw: from a state of that name, `random`.
 Result<Value> choose(graph::Graph& graph, const DecoderSessionOptions& options, Value logits, const std::string& name,
                      Value& random) {
@@ -98,7 +127,12 @@ Result<ChunkGraph> chunk_graph(const models::Decoder& model, const DecoderSessio
         VKFORMER_TRY(chunk.counts, chunk.graph.input("chunk_counts", DType::i32, {options.rows}));
         layout.counts = chunk.counts;
     }
-    VKFORMER_CHECK(model.add_pass(chunk.graph, layout, chunk.tokens, chunk.starts, models::Logits::none));
+    if (model.weights().handover) {
+        VKFORMER_TRY(chunk.handed, chunk.graph.input("chunk_handed", DType::i32, {options.rows, len}));
+        VKFORMER_TRY(const Value states, hidden_states(chunk.graph, model, options));
+        VKFORMER_TRY(layout.handed, handed_over(chunk.graph, states, chunk.handed));
+    }
+    VKFORMER_CHECK(add_pass(chunk.graph, model, options, layout, chunk.tokens, chunk.starts, models::Logits::none));
     VKFORMER_CHECK(keep_sequences(chunk.graph, options, chunk.tokens, chunk.starts, cache_rows));
     return chunk;
 }
@@ -157,8 +191,14 @@ Result<CheckGraph> check_graph(const models::Decoder& model, const DecoderSessio
     VKFORMER_TRY(check.starts, graph.input("guess_starts", DType::i32, {1}));
     VKFORMER_TRY(check.positions, graph.input("guess_positions", DType::i32, {len}));
     VKFORMER_TRY(check.adapters, adapter_input(graph, model, options.adapters, "guess_adapters", 1));
-    VKFORMER_TRY(const auto pass, model.add_pass(graph, layout_of(options, len, false, {}, check.adapters),
-                                                 check.tokens, check.starts, models::Logits::all));
+    if (has_checkpoints(model, options)) {
+        VKFORMER_TRY(check.counts, graph.input("guess_counts", DType::i32, {1}));
+        VKFORMER_TRY(check.slots, graph.input("guess_slots", DType::i32, {1, 2}));
+    }
+    models::DecoderLayout layout = layout_of(options, len, false, check.slots, check.adapters);
+    layout.counts = check.counts;
+    VKFORMER_TRY(const auto pass,
+                 add_pass(graph, model, options, layout, check.tokens, check.starts, models::Logits::all));
     graph.set_scope("choice");
     VKFORMER_TRY(const Value logits,
                  add_rules(graph, options, pass.logits, check.tokens, check.positions, check.rules));
@@ -171,20 +211,28 @@ Result<DecoderStepGraph> step_graph(const models::Decoder& model, const DecoderS
     DecoderStepGraph step;
     graph::Graph& graph = step.graph;
     const Shape rows = {options.rows};
-    VKFORMER_TRY(step.states.tokens, graph.state("step_tokens", DType::i32, {options.rows, 1}));
-    VKFORMER_TRY(step.states.starts, graph.state("starts", DType::i32, rows));
-    VKFORMER_TRY(step.states.finished, graph.state("finished", DType::i32, rows));
-    VKFORMER_TRY(step.states.history, graph.state("history", DType::i32, {options.context, options.rows}));
+    const std::string& scope = model.config().scope;
+    VKFORMER_TRY(step.states.tokens, graph.state(scope + "step_tokens", DType::i32, {options.rows, 1}));
+    VKFORMER_TRY(step.states.starts, graph.state(scope + "starts", DType::i32, rows));
+    VKFORMER_TRY(step.states.finished, graph.state(scope + "finished", DType::i32, rows));
+    VKFORMER_TRY(step.states.history, graph.state(scope + "history", DType::i32, {options.context, options.rows}));
     if (has_checkpoints(model, options)) {
         VKFORMER_TRY(step.slots, graph.state("state_slots", DType::i32, {options.rows, 2}));
     }
     VKFORMER_TRY(step.adapters, adapter_input(graph, model, options.adapters, "step_adapters", options.rows));
-    VKFORMER_TRY(const auto pass, model.add_pass(graph, layout_of(options, 1, extended, step.slots, step.adapters),
-                                                 step.states.tokens, step.states.starts, models::Logits::all));
+    models::DecoderLayout layout = layout_of(options, 1, extended, step.slots, step.adapters);
+    Value handed;
+    if (model.weights().handover) {
+        VKFORMER_TRY(handed, hidden_states(graph, model, options));
+        VKFORMER_TRY(const Value positions, graph.reshape(step.states.starts, {options.rows, 1}));
+        VKFORMER_TRY(layout.handed, handed_over(graph, handed, positions));
+    }
+    VKFORMER_TRY(const auto pass,
+                 add_pass(graph, model, options, layout, step.states.tokens, step.states.starts, models::Logits::all));
     graph.set_scope("choice");
     VKFORMER_TRY(const Value logits,
                  add_rules(graph, options, pass.logits, step.states.tokens, step.states.starts, step.rules));
-    VKFORMER_TRY(const Value next, choose(graph, options, logits, "random", step.random));
+    VKFORMER_TRY(const Value next, choose(graph, options, logits, scope + "random", step.random));
     if (step.rules.counts)
         VKFORMER_CHECK(graph::count_tokens(graph, next, step.rules.counts, graph::TokenOrigin::generated));
     if (options.log_probs) {
@@ -193,6 +241,8 @@ Result<DecoderStepGraph> step_graph(const models::Decoder& model, const DecoderS
     VKFORMER_CHECK(
         graph::greedy_step(graph, next, step.states, kNoToken, kNoToken,
                            {.given = {}, .log_probs = step.log_probs.log_probs, .scores = step.log_probs.scores}));
+    // For the token that was chosen, at the position that the step has moved on to: what the other model finds there takes its place.
+    if (handed) VKFORMER_CHECK(keep_hidden(graph, handed, pass.hidden, step.states.starts));
     return step;
 }
 

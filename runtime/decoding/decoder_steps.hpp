@@ -19,6 +19,7 @@ struct ChunkGraph {
         slots;  ///< input i32 [rows, 2], the states that are read and written; absent where there are no checkpoints
     graph::Value
         adapters;  ///< input f32, DecoderLayout::adapter_scales; absent without DecoderSessionOptions::adapters
+    graph::Value handed;  ///< input i32 [rows, len], positions of the tokens; absent of a model without a handover
 };
 
 /// DecoderLayout::adapter_scales of so many rows, an input of that name; absent without `adapters`.
@@ -69,6 +70,7 @@ struct CheckGraph {
     graph::Value positions;  ///< input i32 [len]: of each
     graph::Value random;     ///< state i32 [len, 3], the draw of each; absent where nothing is drawn
     graph::Value adapters;   ///< as ChunkGraph's
+    graph::Value counts, slots;  ///< likewise
     graph::Value chosen;  ///< output i32 [len]: what a step would have chosen behind each, were those before it right
     RuleTensors rules;
 };

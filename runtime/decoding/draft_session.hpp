@@ -21,6 +21,10 @@ public:
     static Result<std::unique_ptr<DraftSession>> create(graph::Backend& backend, const models::Decoder& model,
                                                         const DecoderSessionOptions& options,
                                                         std::shared_ptr<graph::TensorStore> weights = nullptr);
+    /// The same by a model with a handover: `shared` has the weights and the states of the session that checks, whose options, given here,
+    /// have hands_over.
+    static Result<std::unique_ptr<DraftSession>> create(graph::Backend& backend, const models::Decoder& model,
+                                                        const DecoderSessionOptions& options, SessionStores shared);
 
     DraftSession(DraftSession&&) = delete;  // its guesser is of this place
 
@@ -34,9 +38,10 @@ public:
 
 private:
     DraftSession(graph::Backend& backend, const models::Decoder& model, const DecoderSessionOptions& options,
-                 std::shared_ptr<graph::TensorStore> weights);
+                 SessionStores stores);
     Result<Guess> guess(Sequence so_far, std::size_t most);
     Result<void> prepare();
+    void hand_over(Sequence& so_far);
 
     graph::Backend* backend_;
     const models::Decoder* model_;
@@ -44,6 +49,8 @@ private:
     DecoderScript script_;
     StepQueue queue_;
     Guesser guesser_;
+    std::int32_t first_token_ = -1;  // of the text that was handed over last
+    std::vector<float> adapters_{};  // which it was read with
 };
 
 }  // namespace vkformer::decoding

@@ -98,6 +98,9 @@ Result<DecoderPass> Decoder::add_pass(Graph& graph, const DecoderLayout& wanted,
         return Error{ErrorCode::InvalidArgument, "a context of " + std::to_string(layout.capacity) +
                                                      " tokens was asked for, the model takes 1 to " +
                                                      std::to_string(config_.most_positions())};
+    if (bool{layout.handed} != bool{weights_.handover})
+        return Error{ErrorCode::InvalidArgument,
+                     "hidden states are handed over to a model that guesses by another one's, and to no other"};
     VKFORMER_CHECK(check_cache(layout.cache));
     if (layout.layers.attention && (layout.pages > 0 || layout.cache != CacheFormat::as_computed))
         return Error{ErrorCode::InvalidArgument,

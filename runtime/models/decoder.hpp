@@ -114,7 +114,7 @@ struct DecoderConfig {
     /// Hidden states of a token (AltUp: StreamWeights). What keeps a layer's hidden state keeps the first.
     std::uint32_t streams = 1;
     bool is_causal = true;  ///< a token sees none behind it; false: that of an encoder, for add_encoding alone
-    /// "encoder.", before the names of what the graph has of the model: of one of two in a graph.
+    /// "encoder.", before the names of what the graph has of the model: of one of two in a graph, or with the same weights and states.
     std::string scope = {};
     /// > 0: between attention and feed-forward layers, tokens attend to vectors of this size, the source.
     std::uint32_t source_size = 0;
@@ -241,6 +241,17 @@ struct StateWeights {
     NormWeights norm;
 };
 
+/// Of a model that guesses what follows the tokens that another one reads (multi-token prediction: DeepSeek-AI 2024, arXiv 2412.19437,
+/// section 2.2). Its layers see, of each token, projection([token_norm(embedding) | hidden_norm(h)]), with h the hidden state behind the last
+/// norm that the token before has in the other model or, where that has not read so far, in this one.
+struct HandoverWeights {
+    NormWeights token_norm, hidden_norm;
+    Projection projection;                             ///< [hidden_size, 2 · hidden_size]
+    bool has_own_table = false, has_own_head = false;  ///< else they are the other model's, which its weights are among
+
+    explicit operator bool() const noexcept { return bool{projection}; }
+};
+
 /// x + post_norm(output(what query(norm(x)) sees of key(source) and value(source)))
 struct SourceWeights {
     NormWeights norm;
@@ -279,6 +290,7 @@ struct DecoderWeights : AdapterSet {
     TensorData positions;  ///< [max_positions, hidden_size] of learned positions; empty bytes: none
     TensorData types;      ///< [types, hidden_size], what the type of a token adds to its embedding; empty bytes: none
     NormWeights embedding_norm;  ///< optional
+    HandoverWeights handover;    ///< optional
     std::vector<LayerEmbeddings> layer_embeddings;  ///< of all layers, or none
     NormWeights layer_embedding_norm;               ///< [width], of their projections
     /// Of several streams, [hidden_size, hidden_size] for each but the first, what they begin as, and what becomes of them at the end: both
@@ -321,6 +333,7 @@ struct DecoderLayout {
     std::uint32_t slots = 0;  ///< with state_slots: so many states there are
     graph::Value
         state_slots{};  ///< of a model that keeps states, i32 [rows, 2]: graph::StatePlace::slots; absent: a state for each row
+    graph::Value handed{};  ///< with a handover, [rows, len, hidden_size]: h of each token
     LayerChoice layers{};  ///< attention: with caches as they are computed, not in pages
 
     /// Of a model that attends to a source: `batch` sources, of each of which rows / batch sequences are beams, one behind the other.
@@ -376,7 +389,7 @@ public:
     /// "scan_state.L", f32, a row for each sequence or slot, and take up where the run before ended, whatever `starts` says, unless it says
     /// 0. Errors: the builders', and InvalidArgument (a capacity above most_positions(), or a table with pages that lie wholly above it;
     /// extended for a model that is not; a cache format that its heads do not fit; pages and cache_rows; cache_rows of a model that keeps
-    /// states).
+    /// states; a handover without what is handed over, or the other way round).
     Result<DecoderPass> add_pass(graph::Graph& graph, const DecoderLayout& layout, graph::Value tokens,
                                  graph::Value starts, Logits logits) const;
 

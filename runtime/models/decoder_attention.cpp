@@ -90,7 +90,8 @@ Result<Value> Decoder::Builder::cache(std::string_view what, std::size_t index) 
     const std::uint64_t pages = is_windows(index) ? layout_.window_pages : layout_.pages;
     const std::uint64_t heads = kv_heads(index), width = head_dim(index);
     const Shape shape{in_pages ? pages : rows, in_pages ? graph::kPageLen : layout_.capacity, heads, width};
-    VKFORMER_TRY(const Value state, graph_.state(std::string(what) + "_cache." + std::to_string(index), stored, shape));
+    VKFORMER_TRY(const Value state,
+                 graph_.state(config_.scope + std::string(what) + "_cache." + std::to_string(index), stored, shape));
     caches_.push_back(state);
     if (in_pages || rows == layout_.rows) return state;
     // As one row: what is behind the first is beyond any position.

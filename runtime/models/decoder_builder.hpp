@@ -30,6 +30,8 @@ public:
           adapters_(graph, layout.dtype, layout.adapter_scales) {}
 
     Result<graph::Value> embed(graph::Value tokens, graph::Value starts, graph::Value types = {});
+    /// What the layers of a model with a handover see of tokens with these embeddings.
+    Result<graph::Value> hand_over(graph::Value x);
     /// All layers, over what embed() gave: the last hidden state before the final norm.
     Result<graph::Value> layers(graph::Value x, graph::Value starts);
     /// What comes of the last layer's x, and what the layers gave on request.
@@ -73,6 +75,10 @@ private:
     Result<graph::Value> gate_mixed(const DecoderWeights::Layer& w, graph::Value x, graph::Value y,
                                     graph::Activation activation);
     Result<graph::Value> final_norm(graph::Value x);
+    /// Before the name of the table of tokens.
+    std::string table_scope() const {
+        return weights_.handover && !weights_.handover.has_own_table ? std::string() : config_.scope;
+    }
     /// What the head multiplies: final_norm(x) times the scale of the logits.
     Result<graph::Value> scaled_final_norm(graph::Value x);
     /// `hidden`: with the scale of the logits.

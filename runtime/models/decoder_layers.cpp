@@ -44,7 +44,7 @@ Result<NormWeights> scaled_norm(const NormWeights& norm, float factor) {
 }  // namespace
 
 Result<Value> Decoder::Builder::embed(Value tokens, Value starts, Value types) {
-    name_ = config_.scope + "embedding";
+    name_ = table_scope() + "embedding";
     graph_.set_scope(name_);
     VKFORMER_TRY(const Value table,
                  graph_.weight(name_ + ".table", weights_.embedding, storage_of(weights_.embedding)));
@@ -62,7 +62,17 @@ Result<Value> Decoder::Builder::embed(Value tokens, Value starts, Value types) {
         VKFORMER_TRY(x, norm("norm", weights_.embedding_norm, x));
     }
     for (const LayerEmbeddings& part : weights_.layer_embeddings) VKFORMER_CHECK(embed_for_layers(part, tokens, x));
-    return x;
+    return weights_.handover ? hand_over(x) : x;
+}
+
+Result<Value> Decoder::Builder::hand_over(Value x) {
+    const HandoverWeights& w = weights_.handover;
+    name_ = config_.scope + "handover";
+    VKFORMER_TRY(const Value token, norm("token_norm", w.token_norm, x));
+    VKFORMER_TRY(const Value hidden, norm("hidden_norm", w.hidden_norm, layout_.handed));
+    graph_.set_scope(name_);
+    VKFORMER_TRY(const Value both, graph::concat(graph_, token, hidden));
+    return project("projection", w.projection, both);
 }
 
 Result<Value> Decoder::Builder::layers(Value x, Value starts) {
@@ -213,9 +223,10 @@ Result<Value> Decoder::Builder::logits(Value hidden) {
     // A tied table is one tensor on the device.
     const TensorData& data = weights_.lm_head.weight;
     const bool is_tied = is_same(data, weights_.embedding);
+    const std::string own = (weights_.handover.has_own_head ? config_.scope : "") + name_;
     VKFORMER_TRY(const Value weight,
-                 graph_.weight(is_tied ? config_.scope + "embedding.table" : "lm_head.weight", data, storage_of(data)));
-    VKFORMER_TRY(const Value bias, optional_weight("lm_head.bias", weights_.lm_head.bias));
+                 graph_.weight(is_tied ? table_scope() + "embedding.table" : own + ".weight", data, storage_of(data)));
+    VKFORMER_TRY(const Value bias, optional_weight(own + ".bias", weights_.lm_head.bias));
     VKFORMER_TRY(Value x, graph::linear(graph_, rows, weight, bias, DType::f32));
     VKFORMER_TRY(x, adapters_.add(name_, {&weights_.lm_head}, rows, x));
     return config_.logit_soft_cap == 0 ? Result<Value>(x) : graph::soft_cap(graph_, x, config_.logit_soft_cap);

@@ -97,65 +97,71 @@ LlamaLayout with_gemma_norms(LlamaLayout layout) {
     return layout;
 }
 
+Result<DecoderWeights::Layer> read_llama_layer(const WeightReader& read, const DecoderConfig& c,
+                                               const LlamaLayout& layout, const std::string& layer, std::size_t i) {
+    const std::uint64_t d = c.hidden_size, ffn = c.intermediate_size;
+    const std::string self = layer + "self_attn.", mlp = layer + std::string(layout.dense);
+    DecoderWeights::Layer l;
+    for (const auto& [norm, name, has_bias] :
+         {std::tuple{&l.attention_norm, layout.attention_norm, layout.norm_bias},
+          std::tuple{&l.attention_post_norm, layout.attention_post_norm, false},
+          std::tuple{&l.feed_forward_norm, layout.feed_forward_norm, layout.norm_bias},
+          std::tuple{&l.feed_forward_post_norm, layout.feed_forward_post_norm, false}}) {
+        if (name.empty()) continue;
+        VKFORMER_TRY(*norm, read.norm(layer + std::string(name), d, has_bias));
+    }
+    if (layout.read_mixer) {
+        VKFORMER_CHECK(layout.read_mixer(read, c, layout, layer, i, l));
+    } else {
+        VKFORMER_CHECK(read_attention_layer(read, c, self, layout, l));
+        if (layout.sinks) {
+            VKFORMER_TRY(l.sinks, read.tensor(self + "sinks", {c.heads}));
+        }
+        for (const auto& [norm, name, heads] : {std::tuple{&l.query_norm, layout.query_norm, c.heads},
+                                                std::tuple{&l.key_norm, layout.key_norm, c.kv_heads}}) {
+            if (layout.own_head_gains) {
+                VKFORMER_TRY(norm->gain, read.tensor(self + std::string(name) + ".weight", {heads, c.head_dim}));
+            } else if (layout.head_norms || layout.wide_norms) {
+                const std::uint64_t together = layout.wide_norms ? heads : 1;
+                VKFORMER_TRY(*norm, read.norm(self + std::string(name), together * c.head_dim));
+            }
+        }
+    }
+    std::string dense = mlp;
+    std::uint64_t inner = ffn;
+    if (c.layers[i].has_experts) {
+        VKFORMER_TRY(l.experts, layout.read_experts ? layout.read_experts(read, c, layer)
+                                                    : read_experts(read, c, layout.experts, layer));
+        dense = mlp + std::string(layout.shared_expert);
+        inner = c.experts.shared_size;
+        if (inner > 0 && layout.feed_forward && layout.weighs_shared) {
+            VKFORMER_TRY(l.experts.shared_router, read.tensor(mlp + "shared_expert_gate.weight", {1, d}));
+        }
+    }
+    if (inner > 0 && layout.feed_forward) {
+        if (layout.joins_gate_and_up) {
+            VKFORMER_TRY(const Projection both,
+                         read.projection(dense + "gate_up_proj", 2 * inner, d, layout.feed_forward_bias));
+            l.gate = rows_of(both, 0, inner);
+            l.up = rows_of(both, inner, inner);
+        } else {
+            VKFORMER_TRY(l.gate, read.projection(dense + "gate_proj", inner, d, layout.feed_forward_bias));
+            VKFORMER_TRY(l.up, read.projection(dense + "up_proj", inner, d, layout.feed_forward_bias));
+        }
+        VKFORMER_TRY(l.down, read.projection(dense + "down_proj", d, inner, layout.feed_forward_bias));
+    }
+    return l;
+}
+
 Result<DecoderWeights> read_llama_weights(const formats::Weights& weights, const DecoderConfig& c,
                                           const LlamaLayout& layout, const std::string& prefix) {
     const WeightReader read(weights, prefix);
-    const std::uint64_t d = c.hidden_size, ffn = c.intermediate_size;
+    const std::uint64_t d = c.hidden_size;
     DecoderWeights w;
     VKFORMER_TRY(w.embedding, read.tensor("embed_tokens.weight", {c.vocab_size, d}));
     for (std::size_t i = 0; i < c.layers.size(); ++i) {
-        const std::string layer = "layers." + std::to_string(i) + ".", self = layer + "self_attn.",
-                          mlp = layer + std::string(layout.dense);
-        DecoderWeights::Layer l;
-        for (const auto& [norm, name, has_bias] :
-             {std::tuple{&l.attention_norm, layout.attention_norm, layout.norm_bias},
-              std::tuple{&l.attention_post_norm, layout.attention_post_norm, false},
-              std::tuple{&l.feed_forward_norm, layout.feed_forward_norm, layout.norm_bias},
-              std::tuple{&l.feed_forward_post_norm, layout.feed_forward_post_norm, false}}) {
-            if (name.empty()) continue;
-            VKFORMER_TRY(*norm, read.norm(layer + std::string(name), d, has_bias));
-        }
-        if (layout.read_mixer) {
-            VKFORMER_CHECK(layout.read_mixer(read, c, layout, layer, i, l));
-        } else {
-            VKFORMER_CHECK(read_attention_layer(read, c, self, layout, l));
-            if (layout.sinks) {
-                VKFORMER_TRY(l.sinks, read.tensor(self + "sinks", {c.heads}));
-            }
-            for (const auto& [norm, name, heads] : {std::tuple{&l.query_norm, layout.query_norm, c.heads},
-                                                    std::tuple{&l.key_norm, layout.key_norm, c.kv_heads}}) {
-                if (layout.own_head_gains) {
-                    VKFORMER_TRY(norm->gain, read.tensor(self + std::string(name) + ".weight", {heads, c.head_dim}));
-                } else if (layout.head_norms || layout.wide_norms) {
-                    const std::uint64_t together = layout.wide_norms ? heads : 1;
-                    VKFORMER_TRY(*norm, read.norm(self + std::string(name), together * c.head_dim));
-                }
-            }
-        }
-        std::string dense = mlp;
-        std::uint64_t inner = ffn;
-        if (c.layers[i].has_experts) {
-            VKFORMER_TRY(l.experts, layout.read_experts ? layout.read_experts(read, c, layer)
-                                                        : read_experts(read, c, layout.experts, layer));
-            dense = mlp + std::string(layout.shared_expert);
-            inner = c.experts.shared_size;
-            if (inner > 0 && layout.feed_forward && layout.weighs_shared) {
-                VKFORMER_TRY(l.experts.shared_router, read.tensor(mlp + "shared_expert_gate.weight", {1, d}));
-            }
-        }
-        if (inner > 0 && layout.feed_forward) {
-            if (layout.joins_gate_and_up) {
-                VKFORMER_TRY(const Projection both,
-                             read.projection(dense + "gate_up_proj", 2 * inner, d, layout.feed_forward_bias));
-                l.gate = rows_of(both, 0, inner);
-                l.up = rows_of(both, inner, inner);
-            } else {
-                VKFORMER_TRY(l.gate, read.projection(dense + "gate_proj", inner, d, layout.feed_forward_bias));
-                VKFORMER_TRY(l.up, read.projection(dense + "up_proj", inner, d, layout.feed_forward_bias));
-            }
-            VKFORMER_TRY(l.down, read.projection(dense + "down_proj", d, inner, layout.feed_forward_bias));
-        }
-        w.layers.push_back(std::move(l));
+        VKFORMER_TRY(w.layers.emplace_back(),
+                     read_llama_layer(read, c, layout, "layers." + std::to_string(i) + ".", i));
     }
     VKFORMER_TRY(w.final_norm, read.norm(std::string(layout.final_norm), d, layout.norm_bias));
     const WeightReader whole(weights, layout.head_prefix);

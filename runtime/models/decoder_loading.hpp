@@ -64,6 +64,15 @@ Result<DecoderParts> load_ernie_moe(const formats::Config& config, const formats
 Result<DecoderParts> load_cohere(const formats::Config& config,
                                  const formats::Weights& weights);  // Command R, R7B, A; Aya
 
+// Heads that guess, beside a model's own layers (HandoverWeights): a decoder of their one layer, with the model's tables where the files have
+// no others. Errors: those of the functions above, and UnsupportedConfig (there is no such head).
+Result<DecoderParts> load_deepseek_head(const formats::Config& config, const formats::Weights& weights,
+                                        const DecoderWeights& model);
+Result<DecoderParts> load_qwen_head(const formats::Config& config, const formats::Weights& weights,
+                                    const DecoderWeights& model);
+Result<DecoderParts> load_gguf_head(const formats::Gguf& file, const GgufArchitecture& architecture,
+                                    const DecoderWeights& model);
+
 /// Heeds `is_causal` of a config, of whatever architecture: with false, tokens see what follows them too, and a window reaches as far to
 /// either side, its ends included. Errors: CorruptFile.
 Result<void> read_causality(const formats::Config& config, DecoderConfig& decoder);
@@ -281,5 +290,25 @@ Result<DecoderParts> load_gemma2_stack(const formats::Config& config, const form
 
 Result<DecoderWeights> read_llama_weights(const formats::Weights& weights, const DecoderConfig& config,
                                           const LlamaLayout& layout, const std::string& prefix);
+
+/// One layer, "layers.0.", which is that of the config at `index`. Errors: those of WeightReader.
+Result<DecoderWeights::Layer> read_llama_layer(const WeightReader& read, const DecoderConfig& config,
+                                               const LlamaLayout& layout, const std::string& layer, std::size_t index);
+
+/// What a head that guesses calls its tensors; those of its layer, "layers.61.", are called as other layers'.
+struct HeadNames {
+    std::string layer, token_norm, hidden_norm, projection, final_norm;
+    std::string table = {}, head = {};  ///< where files may have their own; empty: they have none
+};
+/// Whether the files have some of it.
+bool has_head(const WeightReader& read, const HeadNames& names);
+/// What is said where they have none.
+Error no_head(const std::string& file_name);
+/// `config`: with the head's layer alone. Errors: those of WeightReader.
+Result<DecoderWeights> read_head(const WeightReader& read, const DecoderConfig& config, const LlamaLayout& layout,
+                                 const HeadNames& names, const DecoderWeights& model);
+/// What the head has of the tables, and before its layer. Errors likewise.
+Result<void> read_handover(const WeightReader& read, const DecoderConfig& config, const HeadNames& names,
+                           const DecoderWeights& model, DecoderWeights& weights);
 
 }  // namespace vkformer::models

@@ -227,20 +227,18 @@ Result<void> read_mixer(const WeightReader& read, const DecoderConfig& c, const 
     return read_latent_weights(read, c, kNames, layer + "self_attn.", layout, l);
 }
 
-}  // namespace
-
-Result<DecoderParts> load_deepseek(const Config& config, const formats::Weights& weights) {
+/// `layout`: how the weights are called. `further`: layers behind the model's own.
+Result<DecoderConfig> read_deepseek(const Config& config, const WeightReader& read, std::size_t further,
+                                    LlamaLayout& layout) {
     VKFORMER_TRY(const std::string type, config.string("model_type"));
     const bool is_third = type == "deepseek_v3";
-    const std::string prefix = find_prefix(weights, "model.", "embed_tokens.weight");
     VKFORMER_TRY(const auto rotary_dim, config.unsigned_integer("qk_rope_head_dim", {.fallback = 64, .min = 1}));
-    DecoderParts parts;
-    DecoderConfig& c = parts.config;
-    VKFORMER_TRY(c, read_sizes(config, {.positions = is_third ? 4096u : 2048u, .head_dim = rotary_dim}));
+    VKFORMER_TRY(DecoderConfig c, read_sizes(config, {.positions = is_third ? 4096u : 2048u, .head_dim = rotary_dim}));
+    c.layers.resize(c.layers.size() + further);
     VKFORMER_TRY(c.activation, read_activation(config, "hidden_act", "silu"));
-    VKFORMER_CHECK(read_latent(config, WeightReader(weights, prefix), is_third, c));
+    VKFORMER_CHECK(read_latent(config, read, is_third, c));
     VKFORMER_CHECK(read_grouped_mixture(config, is_third ? kThird : kSecond, c));
-    LlamaLayout layout = {.shared_expert = "shared_experts.", .weighs_shared = false, .read_mixer = read_mixer};
+    layout = {.shared_expert = "shared_experts.", .weighs_shared = false, .read_mixer = read_mixer};
     if (is_third) {
         layout.experts.choice_bias = "gate.e_score_correction_bias";
     } else {
@@ -249,7 +247,41 @@ Result<DecoderParts> load_deepseek(const Config& config, const formats::Weights&
     VKFORMER_TRY(layout.attention_bias, config.boolean("attention_bias", false));
     layout.output_bias = layout.attention_bias;
     VKFORMER_TRY(layout.tied, config.boolean("tie_word_embeddings", false));
-    VKFORMER_TRY(parts.weights, read_llama_weights(weights, c, layout, prefix));
+    return c;
+}
+
+std::string prefix_of(const formats::Weights& weights) { return find_prefix(weights, "model.", "embed_tokens.weight"); }
+
+}  // namespace
+
+Result<DecoderParts> load_deepseek(const Config& config, const formats::Weights& weights) {
+    const std::string prefix = prefix_of(weights);
+    DecoderParts parts;
+    LlamaLayout layout;
+    VKFORMER_TRY(parts.config, read_deepseek(config, WeightReader(weights, prefix), 0, layout));
+    VKFORMER_TRY(parts.weights, read_llama_weights(weights, parts.config, layout, prefix));
+    return parts;
+}
+
+Result<DecoderParts> load_deepseek_head(const Config& config, const formats::Weights& weights,
+                                        const DecoderWeights& model) {
+    const WeightReader read(weights, prefix_of(weights));
+    DecoderParts parts;
+    DecoderConfig& c = parts.config;
+    LlamaLayout layout;
+    VKFORMER_TRY(c, read_deepseek(config, read, 1, layout));
+    const std::string layer = "layers." + std::to_string(c.layers.size() - 1) + ".";
+    const HeadNames names = {.layer = layer,
+                             .token_norm = layer + "enorm",
+                             .hidden_norm = layer + "hnorm",
+                             .projection = layer + "eh_proj",
+                             .final_norm = layer + "shared_head.norm",
+                             .table = layer + "embed_tokens",
+                             .head = layer + "shared_head.head"};
+    VKFORMER_TRY(const auto heads, config.unsigned_integer("num_nextn_predict_layers", {.fallback = 0}));
+    if (heads == 0 || !has_head(read, names)) return no_head(config.file_name());
+    c.layers.erase(c.layers.begin(), c.layers.end() - 1);
+    VKFORMER_TRY(parts.weights, read_head(read, c, layout, names, model));
     return parts;
 }
 

@@ -35,10 +35,12 @@ Result<void> GgufDecoderReader::read_sizes() {
     if (!architecture_.is_gemma4) VKFORMER_CHECK(architecture_.has_latent_attention ? read_latent() : read_heads());
     VKFORMER_TRY(c.max_positions, file_.unsigned_integer(key("context_length"), {.min = 1, .max = 1u << 28}));
     VKFORMER_TRY(const auto layers, file_.unsigned_integer(key("block_count"), {.min = 1, .max = 4096}));
-    // Behind the layers of the model there may be those that predict the token after the next one, which nobody asks for.
+    // Behind the layers of the model there may be those that predict the token after the next one.
     VKFORMER_TRY(const auto predicting, file_.unsigned_integer(key("nextn_predict_layers"), {.fallback = 0}));
     if (predicting >= layers) return file_.unsupported(key("nextn_predict_layers"), "fewer than block_count");
-    c.layers.assign(layers - predicting, {});
+    if (is_head_ && predicting == 0) return no_head(file_.file_name());
+    if (is_head_) first_layer_ = layers - predicting;
+    c.layers.assign(is_head_ ? 1 : layers - predicting, {});
     if (architecture_.is_gemma4) VKFORMER_CHECK(read_gemma4_layers());
     VKFORMER_CHECK(read_mixers());
     VKFORMER_CHECK(check_kv_heads());
@@ -221,7 +223,8 @@ Result<void> GgufDecoderReader::check_kv_heads() const {
     VKFORMER_TRY(const std::vector<std::int32_t> counts, file_.integers(name));
     const auto& layers = parts_.config.layers;
     for (std::size_t i = 0; i < layers.size(); ++i)
-        if (i >= counts.size() || (counts[i] == 0) != (layers[i].mixer != DecoderConfig::Mixer::attention))
+        if (first_layer_ + i >= counts.size() ||
+            (counts[first_layer_ + i] == 0) != (layers[i].mixer != DecoderConfig::Mixer::attention))
             return file_.unsupported(name, "a number for each layer, 0 for those without attention");
     return {};
 }
@@ -230,15 +233,15 @@ Result<void> GgufDecoderReader::read_mixers() {
     using Mixer = DecoderConfig::Mixer;
     DecoderConfig& c = config();
     if (!architecture_.is_lfm2 && !architecture_.is_qwen_hybrid && !architecture_.has_scans) return {};
-    const char* const probe = architecture_.is_lfm2 ? ".shortconv.conv.weight" : ".ssm_conv1d.weight";
+    const char* const probe = architecture_.is_lfm2 ? "shortconv.conv.weight" : "ssm_conv1d.weight";
     const Mixer mixer = architecture_.is_lfm2     ? Mixer::convolution
                         : architecture_.has_scans ? Mixer::selective_scan
                                                   : Mixer::delta_rule;
     for (std::size_t i = 0; i < c.layers.size(); ++i) {
-        const std::string layer = "blk." + std::to_string(i);
+        const std::string layer = block(i);
         if (read_.has(layer + probe))
             c.layers[i].mixer = mixer;
-        else if (architecture_.has_single_parts && !read_.has(layer + ".attn_output.weight"))
+        else if (architecture_.has_single_parts && !read_.has(layer + "attn_output.weight"))
             c.layers[i].mixer = Mixer::none;
     }
     if (!c.keeps_states() && architecture_.has_scans) return {};
@@ -303,7 +306,7 @@ Result<void> GgufDecoderReader::read_experts() {
     VKFORMER_TRY(c.experts.shared_size, file_.unsigned_integer(key("expert_shared_feed_forward_length"), width));
     VKFORMER_CHECK(read_expert_weights());
     for (std::size_t i = 0; i < c.layers.size(); ++i)
-        c.layers[i].has_experts = read_.has("blk." + std::to_string(i) + ".ffn_gate_inp.weight");
+        c.layers[i].has_experts = read_.has(block(i) + "ffn_gate_inp.weight");
     if (architecture_.has_grouped_experts) return read_grouped_routing();
     const bool by_sigmoid = architecture_.sigmoid_sum > 0;
     const std::uint32_t own_gating = by_sigmoid ? 2 : 1;

@@ -21,13 +21,18 @@ public:
         : file_(file), architecture_(architecture), read_(file.weights(), "") {}
 
     Result<DecoderParts> load();
+    /// In place of the model's layers, the first of those behind them and what it guesses by.
+    Result<DecoderParts> load_head(const DecoderWeights& model);
 
 private:
+    /// "blk.0.", the place of a layer's tensors.
+    std::string block(std::size_t index) const { return "blk." + std::to_string(first_layer_ + index) + "."; }
     std::string key(std::string_view name) const { return std::string(architecture_.name) + "." + std::string(name); }
     DecoderConfig& config() { return parts_.config; }
 
     // The sizes and kinds of layers (gguf_decoder_config.cpp).
 
+    Result<void> read_config();
     Result<void> read_sizes();
     Result<void> read_heads();
     /// A number for each layer, or one of all.
@@ -103,6 +108,8 @@ private:
     const GgufArchitecture& architecture_;
     WeightReader read_;
     DecoderParts parts_;
+    bool is_head_ = false;
+    std::size_t first_layer_ = 0;              // in the file
     std::vector<std::uint32_t> inner_widths_;  // of the layers' feed-forward layers, where they differ
     std::vector<float> gate_cutoffs_;          // of Gemma 3n's layers, −∞ for none
     std::uint32_t embedding_width_ = 0;        // of each layer's embeddings; 0: there are none

@@ -58,7 +58,7 @@ Result<void> GgufDecoderReader::read_weights() {
         VKFORMER_TRY(w.positions, read_.tensor("position_embd.weight", {c.max_positions, c.hidden_size}));
     }
     for (std::size_t i = 0; i < c.layers.size(); ++i) {
-        VKFORMER_TRY(auto layer, read_layer("blk." + std::to_string(i) + ".", i));
+        VKFORMER_TRY(auto layer, read_layer(block(i), i));
         w.layers.push_back(std::move(layer));
     }
     VKFORMER_CHECK(check_layers());

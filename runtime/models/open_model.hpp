@@ -82,6 +82,9 @@ Result<Opened<Encoder>> open_encoder(const std::filesystem::path& path);
 /// That of the sentence model's folder, which a decoder is too where a modules.json names it.
 Result<Opened<Encoder>> open_encoder(const SentenceModel& sentence);
 Result<Decoder> load_decoder(const std::filesystem::path& path);
+/// What files have beside the model's own layers to guess by, for multi-token prediction: a model with a handover. `model`: what was loaded
+/// of them. Errors: those of Opened::load, and UnsupportedConfig (they have no such head, or one of a family that is not known).
+Result<Decoder> load_head(const Opened<Decoder>& opened, const Decoder& model);
 Result<std::unique_ptr<EncoderDecoder>> load_encoder_decoder(const std::filesystem::path& path);
 Result<Encoder> load_encoder(const std::filesystem::path& path);
 Result<VisionEncoder> load_vision_encoder(const std::filesystem::path& path);

@@ -109,9 +109,27 @@ Result<void> read_delta_or_attention(const WeightReader& read, const DecoderConf
     return {};
 }
 
-/// `whole`: the config that says whether the head is the table of tokens.
+/// A head that guesses, which is outside of the text model.
+Result<DecoderParts> load_head_of(const Config& config, const formats::Weights& weights, DecoderConfig c,
+                                  const LlamaLayout& layout, const DecoderWeights& model) {
+    const std::string own = "mtp.";
+    const HeadNames names = {.layer = own + "layers.0.",
+                             .token_norm = own + "pre_fc_norm_embedding",
+                             .hidden_norm = own + "pre_fc_norm_hidden",
+                             .projection = own + "fc",
+                             .final_norm = own + "norm"};
+    const WeightReader read(weights, "");
+    if (!has_head(read, names)) return no_head(config.file_name());
+    const bool has_experts = c.experts.count > 0 && !read.has(names.layer + "mlp.gate_proj.weight");
+    c.layers.assign(1, {.rope = 0, .has_experts = has_experts});
+    DecoderParts parts{.config = std::move(c), .weights = {}};
+    VKFORMER_TRY(parts.weights, read_head(read, parts.config, layout, names, model));
+    return parts;
+}
+
+/// `whole`: the config that says whether the head is the table of tokens. `model`: whose head that guesses is asked for; null: the model.
 Result<DecoderParts> load(const Config& config, const Config& whole, const formats::Weights& weights,
-                          const std::string& prefix, const std::string& type) {
+                          const std::string& prefix, const std::string& type, const DecoderWeights* model) {
     const bool is_next = type == "qwen3_next", has_experts = is_next || type.starts_with("qwen3_5_moe");
     DecoderParts parts;
     DecoderConfig& c = parts.config;
@@ -133,22 +151,32 @@ Result<DecoderParts> load(const Config& config, const Config& whole, const forma
     VKFORMER_TRY(layout.attention_bias, config.boolean("attention_bias", false));
     layout.output_bias = layout.attention_bias;
     VKFORMER_TRY(layout.tied, whole.boolean("tie_word_embeddings", false));
+    if (model) return load_head_of(config, weights, std::move(c), layout, *model);
     VKFORMER_TRY(parts.weights, read_llama_weights(weights, c, layout, prefix));
     return parts;
+}
+
+Result<DecoderParts> load_any(const Config& config, const formats::Weights& weights, const DecoderWeights* model) {
+    const std::string probe = "embed_tokens.weight";
+    VKFORMER_TRY(const std::string type, config.string("model_type"));
+    if (type != "qwen3_5" && type != "qwen3_5_moe")
+        return load(config, config, weights, find_prefix(weights, "model.", probe), type, model);
+    // With a vision tower, which is not read.
+    VKFORMER_TRY(const Config text, config.object("text_config"));
+    VKFORMER_TRY(const std::string text_type, text.string("model_type", type + "_text"));
+    if (text_type != type + "_text") return text.unsupported("model_type", type + "_text");
+    return load(text, config, weights, find_prefix(weights, "model.language_model.", probe), type, model);
 }
 
 }  // namespace
 
 Result<DecoderParts> load_qwen_hybrid(const Config& config, const formats::Weights& weights) {
-    const std::string probe = "embed_tokens.weight";
-    VKFORMER_TRY(const std::string type, config.string("model_type"));
-    if (type != "qwen3_5" && type != "qwen3_5_moe")
-        return load(config, config, weights, find_prefix(weights, "model.", probe), type);
-    // With a vision tower, which is not read.
-    VKFORMER_TRY(const Config text, config.object("text_config"));
-    VKFORMER_TRY(const std::string text_type, text.string("model_type", type + "_text"));
-    if (text_type != type + "_text") return text.unsupported("model_type", type + "_text");
-    return load(text, config, weights, find_prefix(weights, "model.language_model.", probe), type);
+    return load_any(config, weights, nullptr);
+}
+
+Result<DecoderParts> load_qwen_head(const Config& config, const formats::Weights& weights,
+                                    const DecoderWeights& model) {
+    return load_any(config, weights, &model);
 }
 
 }  // namespace vkformer::models

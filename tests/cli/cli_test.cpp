@@ -251,6 +251,15 @@ TEST_CASE("generate: text, JSON and token ids", "[cli][generate]") {
             quoted(std::filesystem::path(VKFORMER_SOURCE_DIR) / "samples/models/verse-writer/verse-writer-q8_0.gguf"));
     CHECK(wrong.exit_code == 2);
     CHECK_THAT(wrong.err, ContainsSubstring("a draft model needs the model's own vocabulary, and token "));
+    const std::string guessing =
+        "generate --json -n 24 --prompt-tokens 25,25,52 -d cpu " + quoted(goldens_dir() / "multi_token/deepseek_v3");
+    const Outcome guessed = run(guessing + " --multi-token");
+    CHECK(guessed.out == run(guessing).out);
+    CHECK(guessed.err.find("; guesses: ") != guessed.err.npos);
+    CHECK(run(guessing + " --multi-token --draft-tokens 0").err.find("; guesses: none") != guessed.err.npos);
+    CHECK(run(guessing + " --multi-token --prompt-lookup 3").exit_code == 2);
+    CHECK(run(guessing + " --multi-token" + draft).exit_code == 2);
+    CHECK_THAT(run("generate -q --multi-token Hello " + model).err, ContainsSubstring("no multi-token head"));
     CHECK(run("generate -q -n 48 --echo --prompt-tokens 274,270 Hello " + model).out == text + "\nHello" + text + "\n");
 
     const Outcome events = run("generate -q -n 48 --json --prompt-tokens 274,270 " + model);

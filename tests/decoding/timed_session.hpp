@@ -27,8 +27,9 @@ public:
         return script_.take(job, records);
     }
     void took(const decoding::Job& job, double, double) override {
-        const double seconds = job.kind == decoding::Job::Kind::check ? check_seconds_ : job.runs;
-        if (job.kind == decoding::Job::Kind::check) ++checks;
+        using Kind = decoding::Job::Kind;
+        const double seconds = job.kind == Kind::check ? check_seconds_ : job.kind == Kind::prompt ? 0 : job.runs;
+        if (job.kind == Kind::check) ++checks;
         script_.took(job, seconds, seconds);
     }
 
@@ -36,7 +37,7 @@ public:
 
 private:
     decoding::DecoderScript& script_;
-    double check_seconds_;  // a step takes a second
+    double check_seconds_;  // a step takes a second, what is read none
     bool stops_;            // at the first check
 };
 

@@ -579,16 +579,18 @@ def write_metadata(writer, arch, config):
             writer.add_rope_scaling_yarn_attn_factor(1 + 0.1 * math.log(scaling["factor"]))
 
 
-def write(case, arch, out):
-    folder = HERE / "decoders" / case
-    config = json.loads((folder / "config.json").read_text())
-    weights = load_file(folder / "model.safetensors")
+def write(case, arch, out, folder=None, change=lambda config, weights: (config, weights)):
+    """The model of a folder, else the golden decoder of that name, changed."""
+    folder = folder or HERE / "decoders" / case
+    config, weights = change(json.loads((folder / "config.json").read_text()), load_file(folder / "model.safetensors"))
     writer = gguf.GGUFWriter(out / f"{case}.gguf", arch)
     if arch == "deepseek2":
         write_deepseek_metadata(writer, config, case in EXPANDED)
         weights = weights if case in EXPANDED else absorbed_heads(weights, config)
     else:
         write_metadata(writer, arch, config)
+    if "nextn" in config:
+        writer.add_nextn_predict_layers(config["nextn"])
     writer.add_vocab_size(config["vocab_size"])
     writer.add_tokenizer_model("no_vocab")
     if (config.get("rope_scaling") or {}).get("rope_type") == "llama3":

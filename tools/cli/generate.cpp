@@ -132,8 +132,8 @@ Result<int> run(const GenerateCommand& command) {
             VKFORMER_CHECK(print((is_printed ? "" : echoed + text) + "\n"));
         }
     }
-    if (!command.generator.device.quiet) 
-        show_timings(generator, generations, !command.generator.draft.empty());
+    if (!command.generator.device.quiet)
+        show_timings(generator, generations, !command.generator.draft.empty() || command.generator.multi_token);
     return kOk;
 }
 

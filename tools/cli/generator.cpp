@@ -100,10 +100,17 @@ void GeneratorCommand::add(CLI::App& command) {
         "A smaller model of the same vocabulary (folder or GGUF file) that guesses tokens, of which this one checks "
         "several in one pass: the same text, sooner where the two agree");
     command
+        .add_flag(
+            "--multi-token", multi_token,
+            "Let the model guess tokens by its own multi-token head, as files of DeepSeek-V3, Qwen3-Next and Qwen "
+            "3.5 have one, and check several in one pass: the same text, sooner where the head is right")
+        ->excludes(drafts)
+        ->excludes("--prompt-lookup");
+    command
         .add_option("--draft-tokens", draft_tokens,
-                    "Tokens that it guesses at a time at most; 0: none (default: 7, or fewer where that is faster)")
-        ->check(CLI::Range(0u, 64u))
-        ->needs(drafts);
+                    "Tokens that draft model or head guess at a time at most; 0: none (default: 7, or fewer where that "
+                    "is faster)")
+        ->check(CLI::Range(0u, 64u));
     drafts->excludes("--prompt-lookup");
     command.add_flag("--ignore-end", ignore_end, "Go on behind the model's end token");
     const std::string constraint_group = "What the text has to be (one of them)";
@@ -204,6 +211,8 @@ Result<GenerateOptions> GeneratorCommand::generate_options() const {
 }
 
 Result<Generator> load_generator(const GeneratorCommand& command) {
+    if (command.draft_tokens && command.draft.empty() && !command.multi_token)
+        return Error{ErrorCode::InvalidArgument, "--draft-tokens needs --draft or --multi-token, which guess them"};
     GeneratorOptions options{.device = command.device.device,
                              .precision = command.device.dtype_value() == DType::f16 ? Precision::f16 : Precision::f32,
                              .weights = command.weights.storage(),
@@ -216,6 +225,7 @@ Result<Generator> load_generator(const GeneratorCommand& command) {
     if (command.early_stopping == "heuristic") options.beam_search.early_stopping = EarlyStopping::heuristic;
     if (command.early_stopping == "never") options.beam_search.early_stopping = EarlyStopping::never;
     if (!command.draft.empty()) options.draft = utf8_path(command.draft);
+    options.multi_token = command.multi_token;
     VKFORMER_TRY(options.shader_variants, command.device.variants_by_op());
     options.offload = command.device.offload();
     VKFORMER_TRY(const auto adapters, command.lora.adapters());

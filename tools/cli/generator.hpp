@@ -22,6 +22,7 @@ struct GeneratorCommand {
     std::optional<std::uint32_t> min_tokens;
     std::uint32_t prompt_lookup = 0;
     std::string draft;  ///< empty: no draft model
+    bool multi_token = false;
     std::optional<std::uint32_t> draft_tokens;
     std::uint64_t seed = 0;
     float temperature = 0, top_p = 1, min_p = 0;
