@@ -256,6 +256,38 @@ TEST_CASE("of a multi-token head as many guesses are right as the reference has"
     CHECK(after.accepted_tokens == fresh.timings().accepted_tokens);
 }
 
+TEST_CASE("a multi-token head goes on from its own hidden states", "[decoding][decoder][multi_token]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const std::string name = GENERATE("deepseek_v3", "qwen3_next.gguf");
+    if (!takes_case(backend, 2)) return;
+    CAPTURE(backend.name(), name);
+    const Loaded loaded = load_golden_head(name);
+    const Case golden = case_of(name);
+    GuessingSession guessing(backend, loaded, {.context = 128, .guesses = 5});
+    for (const std::ptrdiff_t count : {20, 21, 24}) {  // parts of them are known from one to the next
+        CAPTURE(count);
+        Tokens longer = golden.prompt;
+        longer.insert(longer.end(), golden.continuation.begin(), golden.continuation.begin() + count);
+        const Tokens read(longer.begin(), longer.end() - 1);  // all but the token that a check would begin with
+        guessing.run({.prompt = read, .max_tokens = 1});
+        const auto found = must(guessing.draft->guesser()({.prompt = longer}, 5));
+
+        const auto len = static_cast<std::uint32_t>(read.size());
+        HeadRun head(loaded.head, backend, DType::f32, len + 5);
+        Tokens next(longer.begin() + 1, longer.end()), expected;
+        std::vector<double> hidden = run_in_pieces(loaded.model, backend, read, 1, DType::f32, {len}).hidden;
+        while (expected.size() < 5) {
+            const auto given = head.run(next, hidden);
+            const auto last = given.logits.end() - static_cast<std::ptrdiff_t>(loaded.head.config().vocab_size);
+            next = {static_cast<std::int32_t>(std::max_element(last, given.logits.end()) - last)};
+            hidden = {given.handed.end() - static_cast<std::ptrdiff_t>(loaded.head.config().hidden_size),
+                      given.handed.end()};
+            expected.push_back(next[0]);
+        }
+        CHECK(found.tokens == expected);
+    }
+}
+
 TEST_CASE("states that wrong guesses have gone through are taken back", "[decoding][decoder][multi_token]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());
@@ -292,6 +324,11 @@ TEST_CASE("states that wrong guesses have gone through are taken back", "[decodi
     };
     check(going_on(70), 20);
     check(going_on(60), 20);
+    // What it takes to read right tokens once more is part of what guesses cost.
+    GuessingSession slow(backend, loaded, {.context = context, .guesses = 3});
+    slow.checking.read_seconds = 50;
+    CHECK(slow.run({.prompt = start, .max_tokens = 70}) == answer);
+    CHECK(slow.checking.checks <= 3);
     guessing.checking.script.guess_by(nullptr);  // looked-up guesses may be checked as well
     check(start, 60);
 }

@@ -28,16 +28,19 @@ public:
     }
     void took(const decoding::Job& job, double, double) override {
         using Kind = decoding::Job::Kind;
-        const double seconds = job.kind == Kind::check ? check_seconds_ : job.kind == Kind::prompt ? 0 : job.runs;
+        const double seconds = job.kind == Kind::check    ? check_seconds_
+                               : job.kind == Kind::prompt ? read_seconds
+                                                          : job.runs;
         if (job.kind == Kind::check) ++checks;
         script_.took(job, seconds, seconds);
     }
 
     std::size_t checks = 0;
+    double read_seconds = 0;
 
 private:
     decoding::DecoderScript& script_;
-    double check_seconds_;  // a step takes a second, what is read none
+    double check_seconds_;  // a step takes a second
     bool stops_;            // at the first check
 };
 
@@ -46,7 +49,7 @@ struct TimedSession {
     graph::Backend& backend;
     decoding::DecoderScript script;
     decoding::SessionStores stores;
-    double check_seconds = 0;
+    double check_seconds = 0, read_seconds = 0;  // of a check, and of each part that is read
     bool stops = false;
     std::size_t checks = 0;
 
@@ -57,6 +60,7 @@ struct TimedSession {
         script.begin({std::move(sequence)}, on_token);
         script.plan_for(backend.fusions());
         TimedScript timed(script, check_seconds, stops);
+        timed.read_seconds = read_seconds;
         decoding::StepQueue queue(decoding::StepQueue::Growth::by_time);
         REQUIRE(static_cast<bool>(decoding::run_script(timed, backend, stores, queue)) == !stops);
         checks = timed.checks;
