@@ -251,8 +251,8 @@ TEST_CASE("generate: text, JSON and token ids", "[cli][generate]") {
             quoted(std::filesystem::path(VKFORMER_SOURCE_DIR) / "samples/models/verse-writer/verse-writer-q8_0.gguf"));
     CHECK(wrong.exit_code == 2);
     CHECK_THAT(wrong.err, ContainsSubstring("a draft model needs the model's own vocabulary, and token "));
-    const std::string guessing =
-        "generate --json -n 24 --prompt-tokens 25,25,52 -d cpu " + quoted(goldens_dir() / "multi_token/deepseek_v3");
+    const std::string guessing = "generate --json -n 24 --prompt-tokens 25,25,52 --device cpu --model " +
+                                 quoted(goldens_dir() / "multi_token/deepseek_v3");
     const Outcome guessed = run(guessing + " --multi-token");
     CHECK(guessed.out == run(guessing).out);
     CHECK(guessed.err.find("; guesses: ") != guessed.err.npos);

@@ -5,10 +5,11 @@ arXiv 2412.19437, section 2.2), and multi_token/*.gguf, the same as GGUF files.
 
     python3 tests/goldens/make_multi_token.py [--out DIR] [case ...]
 
-Made with transformers 5.12.1, which has the layers and passes over the heads, and gguf 0.19.0. A head is trained for some seconds to choose as its
-model does, so that it is right at times. golden.safetensors has the model's hidden states and, of the tokens but for the first, the head's logits and what it hands on:
-its hidden state behind its last norm, as it is handed the model's (so do vLLM and SGLang). "second_logits" are of its own choice behind the last
-token, by its own hidden state; "right", of the tokens that generate() gives but for the first, is 1 where it would have guessed them.
+Made with transformers 5.12.1, which has the layers and passes over the heads, and gguf 0.19.0. A head is trained for some seconds to choose as
+its model does, so that it is right at times. golden.safetensors has the model's hidden states and, of the tokens but for the first, the head's
+logits and what it hands on: its hidden state behind its last norm, as it is handed the model's (vLLM and SGLang do so, too). "second_logits" are
+of its own choice behind the last token, by its own hidden state; "right", of the tokens that generate() gives but for the first, is 1 where it
+would have guessed them.
 """
 
 import argparse
