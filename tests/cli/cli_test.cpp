@@ -254,6 +254,7 @@ TEST_CASE("generate: text, JSON and token ids", "[cli][generate]") {
     const std::string guessing = "generate --json -n 24 --prompt-tokens 25,25,52 --device cpu --model " +
                                  quoted(goldens_dir() / "multi_token/deepseek_v3");
     const Outcome guessed = run(guessing + " --multi-token");
+    CAPTURE(guessed.out, guessed.err);
     CHECK(guessed.out == run(guessing).out);
     CHECK(guessed.err.find("; guesses: ") != guessed.err.npos);
     CHECK(run(guessing + " --multi-token --draft-tokens 0").err.find("; guesses: none") != guessed.err.npos);
