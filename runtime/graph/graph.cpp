@@ -8,12 +8,15 @@
 namespace vkformer::graph {
 namespace {
 
-/// "scope.name", with ".1", ".2", … where that name is taken.
-std::string unique_name(const std::string& scope, std::string_view name, auto&& is_taken) {
+/// "scope.name", with ".1", ".2", … where that name is taken. `tried`: by the name without a number, how many were taken before.
+std::string unique_name(const std::string& scope, std::string_view name, std::map<std::string, int>& tried,
+                        auto&& is_taken) {
     const std::string base = scope.empty() ? std::string(name) : scope + "." + std::string(name);
-    std::string candidate = base;
-    for (int i = 1; is_taken(candidate); ++i) candidate = base + "." + std::to_string(i);
-    return candidate;
+    for (int& number = tried[base];;) {
+        std::string candidate = number == 0 ? base : base + "." + std::to_string(number);
+        ++number;
+        if (!is_taken(candidate)) return candidate;
+    }
 }
 
 /// The bytes are as many as dtype and shape say.
@@ -147,12 +150,12 @@ std::optional<Value> Graph::find(std::string_view name) const {
 
 Result<Value> Graph::activation(std::string_view op, DType dtype, Shape shape) {
     Tensor tensor{.dtype = dtype, .shape = shape, .kind = TensorKind::activation};
-    tensor.name = unique_name(scope_, op, [&](const std::string& name) { return find(name).has_value(); });
+    tensor.name = unique_name(scope_, op, tensor_names_, [&](const std::string& name) { return find(name).has_value(); });
     return add_tensor(std::move(tensor));
 }
 
 void Graph::add_node(Op op) {
-    std::string name = unique_name(scope_, op_name(op), [&](const std::string& candidate) {
+    std::string name = unique_name(scope_, op_name(op), node_names_, [&](const std::string& candidate) {
         return std::ranges::any_of(nodes_, [&](const Node& node) { return node.name == candidate; });
     });
     nodes_.push_back({std::move(op), std::move(name)});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -95,6 +96,7 @@ private:
     std::vector<Tensor> tensors_;
     std::vector<Node> nodes_;
     std::string scope_;
+    std::map<std::string, int> tensor_names_, node_names_;  // how many of a name there are, with and without a number
 };
 
 }  // namespace vkformer::graph
