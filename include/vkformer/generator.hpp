@@ -81,9 +81,9 @@ struct GeneratorOptions {
     /// pass (speculative decoding, Leviathan et al. 2023). It computes on the same device, with the same precision, weights and cache. Not
     /// with a batch, beams, or layers that keep a state. Empty: there is none.
     std::filesystem::path draft;
-    /// The model guesses what follows by its own multi-token head, which some files have (multi-token prediction, DeepSeek-AI 2024: DeepSeek-V3
-    /// and R1, Qwen3-Next, Qwen 3.5), and checks it as a draft model's guesses. Not with `draft`, a batch or beams; refused where the files
-    /// have no such head. Else it is not read.
+    /// The model guesses what follows by its own multi-token head, which files of DeepSeek-V3 and R1, Qwen3-Next and Qwen 3.5 may have
+    /// (multi-token prediction, DeepSeek-AI 2024), and checks it as a draft model's guesses. Not with `draft`, a batch or beams; refused
+    /// where the files have no such head. Else it is not read.
     bool multi_token = false;
     /// Loaded beside the model's weights, which stay as they are: each generation says which of them count. Their ranks are 4096 together at
     /// most.
@@ -118,10 +118,11 @@ struct GenerateOptions {
     /// For one text at a time; not with beams, log_probs, a constraint, min_tokens, or penalties and bans that look at what was chosen
     /// before.
     std::uint32_t prompt_lookup = 0;
-    /// How many tokens the draft model, or the multi-token head, guesses at a time at most, 64 at most: the text is the same (but for rounding where two tokens tie),
-    /// drawn ones too, and comes sooner where the two models agree. By what guesses and checks take and how many are right, fewer are made,
-    /// or none; a model whose guesses do not pay costs the reading of a prompt, five checks and 1 % of a call's time. 0: none. No number: kDraftTokens where there is a draft model or
-    /// head and nothing is asked for that prompt_lookup does not go with. A number is refused beside those and without one.
+    /// How many tokens the draft model, or the multi-token head, guesses at a time at most, 64 at most: the text is the same (but for
+    /// rounding where two tokens tie), drawn ones too, and comes sooner where the two models agree. By what guesses and checks take and
+    /// how many are right, fewer are made, or none; a model whose guesses do not pay costs the reading of a prompt, five checks and 1 % of
+    /// a call's time. 0: none. No number: kDraftTokens where there is a draft model or head and nothing is asked for that prompt_lookup
+    /// does not go with. A number is refused beside those and without one.
     std::optional<std::uint32_t> draft_tokens;
     static constexpr std::uint32_t kDraftTokens = 7;
     /// What the text has to be. It ends where it is whole and nothing may follow, or where the model ends it and it is whole; only a limit

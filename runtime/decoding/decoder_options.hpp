@@ -56,8 +56,8 @@ struct DecoderSessionOptions {
     /// guessed of a sequence with a constraint or with log-probabilities, or beyond max_positions.
     std::uint32_t guesses = 0;
     static constexpr std::uint32_t kMostGuesses = 64;
-    /// Hidden states of all tokens are kept for a model that guesses by them (models::HandoverWeights). Of one row; where layers keep a state,
-    /// there is one more of it, for what wrong guesses made of it not to count.
+    /// Hidden states of all tokens are kept for a model that guesses by them (models::HandoverWeights). Of one row; where layers keep a
+    /// state, there is one more of it, for what wrong guesses made of it not to count.
     bool hands_over = false;
     /// Each step has the log-probabilities of what it chooses and of so many of the likeliest tokens, one of likeliest_for's numbers.
     std::optional<std::uint32_t> log_probs{};

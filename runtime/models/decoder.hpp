@@ -242,8 +242,8 @@ struct StateWeights {
 };
 
 /// Of a model that guesses what follows the tokens that another one reads (multi-token prediction: DeepSeek-AI 2024, arXiv 2412.19437,
-/// section 2.2). Its layers see, of each token, projection([token_norm(embedding) | hidden_norm(h)]), with h the hidden state behind the last
-/// norm that the token before has in the other model or, where that has not read so far, in this one.
+/// section 2.2). Its layers see, of each token, projection([token_norm(embedding) | hidden_norm(h)]), with h the hidden state behind the
+/// last norm that the token before has in the other model or, where that has not read so far, in this one.
 struct HandoverWeights {
     NormWeights token_norm, hidden_norm;
     Projection projection;                             ///< [hidden_size, 2 · hidden_size]

@@ -64,8 +64,8 @@ Result<DecoderParts> load_ernie_moe(const formats::Config& config, const formats
 Result<DecoderParts> load_cohere(const formats::Config& config,
                                  const formats::Weights& weights);  // Command R, R7B, A; Aya
 
-// Heads that guess, beside a model's own layers (HandoverWeights): a decoder of their one layer, with the model's tables where the files have
-// no others. Errors: those of the functions above, and UnsupportedConfig (there is no such head).
+// Heads that guess, beside a model's own layers (HandoverWeights): a decoder of their one layer, with the model's tables where the files
+// have no others. Errors: those of the functions above, and UnsupportedConfig (there is no such head).
 Result<DecoderParts> load_deepseek_head(const formats::Config& config, const formats::Weights& weights,
                                         const DecoderWeights& model);
 Result<DecoderParts> load_qwen_head(const formats::Config& config, const formats::Weights& weights,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Heads that guess the token after the next one (tests/goldens/make_multi_token.py): what they compute, and that nothing but speed depends on it.
+// Heads that guess the token after the next one (tests/goldens/make_multi_token.py): what they compute, and that only speed depends on it.
 #include <algorithm>
 #include <filesystem>
 #include <optional>
