@@ -287,8 +287,9 @@ TEST_CASE("importances of a folder have the names and columns of its GGUF file",
         const auto opened = must(models::open_decoder(folder));
         if (const auto names = MatrixNames::of(opened, must(opened.load()))) {
             check_same(sums_of(Loaded(folder)), of_file, 1e-4);
-        } else {  // an architecture that is read from both, and not converted
-            CHECK_THAT(names.error().message, ContainsSubstring("for a conversion to GGUF"));
+        } else {  // an architecture that is read from both, and not converted, or not with such biases
+            CHECK_THAT(names.error().message, ContainsSubstring("for a conversion to GGUF") ||
+                                                  ContainsSubstring("has no place in a GGUF file"));
             ++unnamed;
         }
 
@@ -315,8 +316,8 @@ TEST_CASE("importances of a folder have the names and columns of its GGUF file",
         }
         ++models;
     }
-    CHECK(models == 45);
-    CHECK(unnamed == 12);
+    CHECK(models == 59);
+    CHECK(unnamed == 7);
 }
 
 TEST_CASE("importances of a text are those of its chunks, which begin as texts do", "[importance]") {
