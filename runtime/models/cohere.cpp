@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Command R and R+, Aya (Cohere 2024; Aryabumi et al. 2024, arXiv 2405.15032), Command R7B and A (Cohere 2025, arXiv 2504.00698): both parts
+// Command R and R+, Aya (Cohere 2024; Aryabumi et al. 2024, arXiv 2405.15032), Command R7B and A (2025, arXiv 2504.00698): both parts
 // of a layer side by side behind one layer norm without a bias, neighbours turned, logits scaled. R+ norms its heads with gains of their
 // own; the later ones have windows, and no positions on the layers that have none.
 #include "core/try.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// GLM-4 (Team GLM 2024, arXiv 2406.12793), dense, as of April 2025: norms before and behind both parts of a layer, half of each head turned,
+// GLM-4 (Team GLM 2024, arXiv 2406.12793), dense, as of April 2025: norms before and behind both parts of a layer, half of a head turned,
 // neighbours together; GLM-4.5 and 4.6 (2025, arXiv 2508.06471): DeepSeek-V3's mixture of experts behind usual attention.
 #include "core/try.hpp"
 #include "models/decoder_loading.hpp"
