@@ -8,7 +8,7 @@ namespace {
 
 /// The last error of this thread. A plain array: it needs neither construction nor destruction.
 struct LastError {
-    char message[1024];
+    char message[4096];  // what names all kinds of models that there are takes a thousand
     VkResult vk;
 };
 thread_local LastError last_error{};
