@@ -134,6 +134,8 @@ private:
     Result<std::optional<Job>> next_check();
     Result<void> guess(const Row& row, std::size_t most);
     void write_states(const Step& step, std::vector<Write>& writes) const;
+    /// What graph::sample draws a row's token by.
+    static void add_random(const Sequence& sequence, std::size_t draws, std::vector<std::int32_t>& random);
     std::size_t draws(const Sequence& sequence, std::size_t position) const noexcept;
     std::int32_t to_last(const Sequence& sequence, const Row& row) const noexcept;
     std::vector<std::int32_t> counts() const;
