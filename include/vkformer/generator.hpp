@@ -81,9 +81,9 @@ struct GeneratorOptions {
     /// pass (speculative decoding, Leviathan et al. 2023). It computes on the same device, with the same precision, weights and cache. Not
     /// with a batch, beams, or layers that keep a state. Empty: there is none.
     std::filesystem::path draft;
-    /// The model guesses what follows by its own multi-token head, which files of DeepSeek-V3 and R1, Qwen3-Next and Qwen 3.5 may have
-    /// (multi-token prediction, DeepSeek-AI 2024), and checks it as a draft model's guesses. Not with `draft`, a batch or beams; refused
-    /// where the files have no such head. Else it is not read.
+    /// The model guesses what follows by its own multi-token head, which files of DeepSeek-V3 and R1, GLM-4.5, Qwen3-Next and Qwen 3.5
+    /// may have (multi-token prediction, DeepSeek-AI 2024), and checks it as a draft model's guesses. Not with `draft`, a batch or beams;
+    /// refused where the files have no such head. Else it is not read.
     bool multi_token = false;
     /// Loaded beside the model's weights, which stay as they are: each generation says which of them count. Their ranks are 4096 together at
     /// most.

@@ -48,21 +48,40 @@ Result<DecoderWeights> read_head(const WeightReader& read, const DecoderConfig& 
     return w;
 }
 
+Result<DecoderWeights> read_next_layer_head(const formats::Config& config, const WeightReader& read,
+                                            const LlamaLayout& layout, const DecoderWeights& model, DecoderConfig& c) {
+    const std::string layer = "layers." + std::to_string(c.layers.size() - 1) + ".";
+    const HeadNames names = {.layer = layer,
+                             .token_norm = layer + "enorm",
+                             .hidden_norm = layer + "hnorm",
+                             .projection = layer + "eh_proj",
+                             .final_norm = layer + "shared_head.norm",
+                             .table = layer + "embed_tokens",
+                             .head = layer + "shared_head.head"};
+    VKFORMER_TRY(const auto heads, config.unsigned_integer("num_nextn_predict_layers", {.fallback = 0}));
+    if (heads == 0 || !has_head(read, names)) return no_head(config.file_name());
+    c.layers.erase(c.layers.begin(), c.layers.end() - 1);
+    return read_head(read, c, layout, names, model);
+}
+
 Result<Decoder> load_head(const Opened<Decoder>& opened, const Decoder& model) {
     const auto load = [&]() -> Result<DecoderParts> {
         if (const formats::Gguf* const file = opened.gguf()) {
             VKFORMER_TRY(const std::string name, file->string("general.architecture"));
             for (const GgufArchitecture* const known :
-                 {&kGgufDeepseek2, &kGgufQwen3Next, &kGgufQwen35, &kGgufQwen35Moe})
+                 {&kGgufDeepseek2, &kGgufGlm4Moe, &kGgufQwen3Next, &kGgufQwen35, &kGgufQwen35Moe})
                 if (known->name == name) return load_gguf_head(*file, *known, model.weights());
             return no_head(file->file_name());
         }
         const auto& config = std::get<formats::Config>(opened.head);
         VKFORMER_TRY(const std::string type, config.string("model_type"));
-        const bool is_qwen = type == "qwen3_next" || type.starts_with("qwen3_5");
-        if (!is_qwen && type != "deepseek_v3") return no_head(config.file_name());
+        const auto load_it = type == "deepseek_v3"                                 ? load_deepseek_head
+                             : type == "glm4_moe"                                  ? load_glm_head
+                             : type == "qwen3_next" || type.starts_with("qwen3_5") ? load_qwen_head
+                                                                                   : nullptr;
+        if (load_it == nullptr) return no_head(config.file_name());
         VKFORMER_TRY(const formats::Weights weights, open_folder_weights(config, opened.files));
-        return (is_qwen ? load_qwen_head : load_deepseek_head)(config, weights, model.weights());
+        return load_it(config, weights, model.weights());
     };
     VKFORMER_TRY(DecoderParts parts, load());
     parts.config.scope = "multi_token.";

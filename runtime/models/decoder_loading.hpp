@@ -68,6 +68,8 @@ Result<DecoderParts> load_cohere(const formats::Config& config,
 // have no others. Errors: those of the functions above, and UnsupportedConfig (there is no such head).
 Result<DecoderParts> load_deepseek_head(const formats::Config& config, const formats::Weights& weights,
                                         const DecoderWeights& model);
+Result<DecoderParts> load_glm_head(const formats::Config& config, const formats::Weights& weights,
+                                   const DecoderWeights& model);
 Result<DecoderParts> load_qwen_head(const formats::Config& config, const formats::Weights& weights,
                                     const DecoderWeights& model);
 Result<DecoderParts> load_gguf_head(const formats::Gguf& file, const GgufArchitecture& architecture,
@@ -307,6 +309,10 @@ Error no_head(const std::string& file_name);
 /// `config`: with the head's layer alone. Errors: those of WeightReader.
 Result<DecoderWeights> read_head(const WeightReader& read, const DecoderConfig& config, const LlamaLayout& layout,
                                  const HeadNames& names, const DecoderWeights& model);
+/// One whose layer has the number behind the model's own, by DeepSeek-V3's names. `config` has them all, and then that one alone.
+Result<DecoderWeights> read_next_layer_head(const formats::Config& json, const WeightReader& read,
+                                            const LlamaLayout& layout, const DecoderWeights& model,
+                                            DecoderConfig& config);
 /// What the head has of the tables, and before its layer. Errors likewise.
 Result<void> read_handover(const WeightReader& read, const DecoderConfig& config, const HeadNames& names,
                            const DecoderWeights& model, DecoderWeights& weights);

@@ -270,18 +270,7 @@ Result<DecoderParts> load_deepseek_head(const Config& config, const formats::Wei
     DecoderConfig& c = parts.config;
     LlamaLayout layout;
     VKFORMER_TRY(c, read_deepseek(config, read, 1, layout));
-    const std::string layer = "layers." + std::to_string(c.layers.size() - 1) + ".";
-    const HeadNames names = {.layer = layer,
-                             .token_norm = layer + "enorm",
-                             .hidden_norm = layer + "hnorm",
-                             .projection = layer + "eh_proj",
-                             .final_norm = layer + "shared_head.norm",
-                             .table = layer + "embed_tokens",
-                             .head = layer + "shared_head.head"};
-    VKFORMER_TRY(const auto heads, config.unsigned_integer("num_nextn_predict_layers", {.fallback = 0}));
-    if (heads == 0 || !has_head(read, names)) return no_head(config.file_name());
-    c.layers.erase(c.layers.begin(), c.layers.end() - 1);
-    VKFORMER_TRY(parts.weights, read_head(read, c, layout, names, model));
+    VKFORMER_TRY(parts.weights, read_next_layer_head(config, read, layout, model, c));
     return parts;
 }
 

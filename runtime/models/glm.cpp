@@ -6,9 +6,12 @@
 
 namespace vkformer::models {
 
+namespace {
+
 using formats::Config;
 
-Result<DecoderParts> load_glm(const Config& config, const formats::Weights& weights) {
+/// `layout`: how the weights are called. `further`: layers behind the model's own.
+Result<DecoderConfig> read_glm(const Config& config, std::size_t further, LlamaLayout& layout) {
     constexpr SizeDefaults kDense = {.positions = 131072, .head_dim = 128, .kv_heads = 2, .norm_eps = 1.5625e-7},
                            kMixture = {.positions = 131072, .kv_heads = 8, .norm_eps = 1e-5};
     constexpr GroupedMixture kExperts = {.count = 128,
@@ -22,16 +25,12 @@ Result<DecoderParts> load_glm(const Config& config, const formats::Weights& weig
                                          .by_sigmoid = true};
     VKFORMER_TRY(const std::string type, config.string("model_type"));
     const bool is_mixture = type == "glm4_moe";
-    DecoderParts parts;
-    DecoderConfig& c = parts.config;
-    VKFORMER_TRY(c, read_sizes(config, is_mixture ? kMixture : kDense));
+    VKFORMER_TRY(DecoderConfig c, read_sizes(config, is_mixture ? kMixture : kDense));
     VKFORMER_TRY(c.activation, read_activation(config, "hidden_act", "silu"));
     VKFORMER_TRY(Rope rope, read_rope(config, c, {.turns_part = true, .turned_part = 0.5}));
     if (!is_mixture) rope.pairing = graph::RopePairing::interleaved;
     c.ropes = {std::move(rope)};
-    c.layers.assign(c.layers.size(), {.rope = 0});
-
-    LlamaLayout layout;
+    c.layers.assign(c.layers.size() + further, {.rope = 0});
     if (is_mixture) {
         VKFORMER_CHECK(read_grouped_mixture(config, kExperts, c));
         VKFORMER_TRY(layout.head_norms, config.boolean("use_qk_norm", false));
@@ -45,8 +44,29 @@ Result<DecoderParts> load_glm(const Config& config, const formats::Weights& weig
     }
     VKFORMER_TRY(layout.attention_bias, config.boolean("attention_bias", !is_mixture));
     VKFORMER_TRY(layout.tied, config.boolean("tie_word_embeddings", false));
+    return c;
+}
+
+std::string glm_prefix(const formats::Weights& weights) {
+    return find_prefix(weights, "model.", "embed_tokens.weight");
+}
+
+}  // namespace
+
+Result<DecoderParts> load_glm(const Config& config, const formats::Weights& weights) {
+    DecoderParts parts;
+    LlamaLayout layout;
+    VKFORMER_TRY(parts.config, read_glm(config, 0, layout));
+    VKFORMER_TRY(parts.weights, read_llama_weights(weights, parts.config, layout, glm_prefix(weights)));
+    return parts;
+}
+
+Result<DecoderParts> load_glm_head(const Config& config, const formats::Weights& weights, const DecoderWeights& model) {
+    DecoderParts parts;
+    LlamaLayout layout;
+    VKFORMER_TRY(parts.config, read_glm(config, 1, layout));
     VKFORMER_TRY(parts.weights,
-                 read_llama_weights(weights, c, layout, find_prefix(weights, "model.", "embed_tokens.weight")));
+                 read_next_layer_head(config, WeightReader(weights, glm_prefix(weights)), layout, model, parts.config));
     return parts;
 }
 

@@ -150,7 +150,7 @@ TEST_CASE("a multi-token head gives the reference's logits", "[models][decoder][
     const auto floats_on_cpu = cpu::make_cpu_backend<float>(cpu::QuantizedProducts::floats);
     graph::Backend* const tested = GENERATE(from_range(test_backends()));
     graph::Backend& backend = tested == test_backends()[0] ? *floats_on_cpu : *tested;
-    const std::string name = GENERATE("deepseek_v3", "qwen3_5", "qwen3_next");
+    const std::string name = GENERATE("deepseek_v3", "glm4_moe", "qwen3_5", "qwen3_next");
     const std::string end = GENERATE("", ".gguf");
     const DType dtype = GENERATE(DType::f32, DType::f16);
     CAPTURE(backend.name(), name, end, to_string(dtype));
@@ -187,7 +187,7 @@ TEST_CASE("a multi-token head gives the reference's logits", "[models][decoder][
 
 TEST_CASE("a multi-token head changes no token", "[decoding][decoder][multi_token]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
-    const std::string name = GENERATE("deepseek_v3", "qwen3_5", "qwen3_next.gguf");
+    const std::string name = GENERATE("deepseek_v3", "glm4_moe", "qwen3_5", "qwen3_next.gguf");
     const float temperature = GENERATE(0.0f, 0.7f);
     const std::uint32_t guesses = GENERATE(1u, 5u);
     if (!takes_case(backend, 3)) return;
@@ -225,7 +225,7 @@ TEST_CASE("a multi-token head changes no token", "[decoding][decoder][multi_toke
 // By the golden's account of what the head would have guessed, whatever was guessed before.
 TEST_CASE("of a multi-token head as many guesses are right as the reference has", "[decoding][decoder][multi_token]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
-    const std::string name = GENERATE("deepseek_v3", "qwen3_5", "qwen3_next", "deepseek_v3.gguf");
+    const std::string name = GENERATE("deepseek_v3", "glm4_moe.gguf", "qwen3_5", "qwen3_next", "deepseek_v3.gguf");
     if (!takes_case(backend, 3)) return;
     CAPTURE(backend.name(), name);
     const Loaded loaded = load_golden_head(name);

@@ -35,21 +35,26 @@ def without_vocabulary(model):
         writer.add_vocab_size(model.hparams["vocab_size"])
 
 
+def convert(folder, path, conversion="/usr/share/llama.cpp/llama.cpp-tools", **others):
+    """`conversion`: the folder that has the package; `others`: fields of the config."""
+    if conversion not in sys.path:
+        sys.path.insert(0, conversion)
+    base = importlib.import_module("conversion")
+    logging.disable(logging.WARNING)
+    fields = base.ModelBase.load_hparams(folder, False) | others
+    kind = base.get_model_class(fields["architectures"][0])
+    kind.set_vocab = without_vocabulary
+    kind(folder, gguf.LlamaFileType[TYPES[fields["dtype"]]], path, hparams=fields).write()
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--conversion", default="/usr/share/llama.cpp/llama.cpp-tools", help="the folder that has `conversion`")
     parser.add_argument("--out", type=pathlib.Path, default=HERE / "gguf_decoders")
     parser.add_argument("cases", nargs="*")
     args = parser.parse_args()
-    sys.path.insert(0, args.conversion)
-    conversion = importlib.import_module("conversion")
-    logging.disable(logging.WARNING)
     for case in args.cases or CASES:
-        folder = HERE / "decoders" / case
-        fields = conversion.ModelBase.load_hparams(folder, False) | FIELDS.get(case, {})
-        kind = conversion.get_model_class(fields["architectures"][0])
-        kind.set_vocab = without_vocabulary
-        kind(folder, gguf.LlamaFileType[TYPES[fields["dtype"]]], args.out / f"{case}.gguf", hparams=fields).write()
+        convert(HERE / "decoders" / case, args.out / f"{case}.gguf", args.conversion, **FIELDS.get(case, {}))
 
 
 if __name__ == "__main__":

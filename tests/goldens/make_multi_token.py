@@ -23,17 +23,19 @@ import torch.nn.functional as F
 import transformers
 from safetensors.torch import load_file, save_file
 from transformers.models.deepseek_v3 import modeling_deepseek_v3 as deepseek
+from transformers.models.glm4_moe import modeling_glm4_moe as glm
 from transformers.models.qwen3_5 import modeling_qwen3_5 as qwen35
 from transformers.models.qwen3_next import modeling_qwen3_next as next3
 
 import make_decoders
 import make_deepseek
 import make_gguf_decoders
+import make_gguf_newer_decoders
 import make_hybrids
 from make_decoders import Case, llama_like
 from make_granite import make_double
 
-MODULES = {"deepseek_v3": (deepseek, "DeepseekV3"), "qwen3_5_text": (qwen35, "Qwen3_5"), "qwen3_next": (next3, "Qwen3Next")}
+MODULES = {"deepseek_v3": (deepseek, "DeepseekV3"), "glm4_moe": (glm, "Glm4Moe"), "qwen3_5_text": (qwen35, "Qwen3_5"), "qwen3_next": (next3, "Qwen3Next")}
 NAMES = {  # of the head's parts, and where its layer is
     "deepseek": {"token_norm": "enorm", "hidden_norm": "hnorm", "projection": "eh_proj", "layer": "", "norm": "shared_head.norm"},
     "qwen": {"token_norm": "pre_fc_norm_embedding", "hidden_norm": "pre_fc_norm_hidden", "projection": "fc", "layer": "layers.0", "norm": "norm"},
@@ -50,6 +52,9 @@ def cases():
     yield Case("deepseek_v3", 7, make_deepseek.config(t.DeepseekV3Config, 3, 22, 2, 10, 13, 6, 4, 5, 5, 2, 9, 1, n_group=1, topk_group=1,
                                                       first_k_dense_replace=1, rope_parameters=yarn | dict(mscale=1.0, mscale_all_dim=1.0)),
                torch.bfloat16, std=0.25)  # fmt: skip
+    yield Case("glm4_moe", 11, llama_like(t.Glm4MoeConfig, 4, 2, 8, 24, 20, 2, use_qk_norm=True, attention_bias=True, partial_rotary_factor=0.5,
+                                          n_routed_experts=5, num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=9, n_group=1,
+                                          topk_group=1, first_k_dense_replace=1), torch.float32, std=0.25)  # fmt: skip
     delta = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=6)
     types = dict(layer_types=["linear_attention", "full_attention"])
     turned = dict(rope_parameters=make_hybrids.rope(1e5, partial_rotary_factor=0.5))
@@ -65,7 +70,7 @@ class Head(torch.nn.Module):
         super().__init__()
         config = model.config
         module, prefix = MODULES[config.model_type]
-        is_third = module is deepseek
+        is_third = module in (deepseek, glm)
         norm = getattr(module, prefix + "RMSNorm")
         self.token_norm, self.hidden_norm, self.norm = (norm(config.hidden_size, eps=config.rms_norm_eps) for _ in range(3))
         self.projection = torch.nn.Linear(2 * config.hidden_size, config.hidden_size, bias=False)
@@ -104,7 +109,7 @@ def train(model, head, case, folder, steps=200):
         texts = [(t, *hidden_of(model, t)) for t in (tokens, text)]
     for name, p in head.layer.named_parameters():
         with torch.no_grad():
-            p.normal_(1.0 if p.dim() == 1 and isinstance(head.norm, deepseek.DeepseekV3RMSNorm) else 0.0, case.std / 2)
+            p.normal_(1.0 if p.dim() == 1 and isinstance(head.norm, (deepseek.DeepseekV3RMSNorm, glm.Glm4MoeRMSNorm)) else 0.0, case.std / 2)
     optimizer = torch.optim.AdamW(head.parameters(), lr=0.01, weight_decay=0.5)
     for _ in range(steps):
         loss = 0
@@ -151,7 +156,7 @@ def parts_of(head, names):
 
 
 def add_to_folder(folder, case, head):
-    is_third = case.config.model_type == "deepseek_v3"
+    is_third = case.config.model_type in ("deepseek_v3", "glm4_moe")
     layer = f"model.layers.{case.config.num_hidden_layers}."
     tensors = load_file(folder / "model.safetensors")
     for name, p in parts_of(head, NAMES["deepseek" if is_third else "qwen"]):
@@ -195,7 +200,9 @@ def write_golden(folder, case, head):
 
 
 def write_gguf(folder, case, out):
-    """Tensors of Qwen's heads are renamed as DeepSeek's, which the converter does."""
+    """Tensors of Qwen's heads are renamed as DeepSeek's, which the converter does. What it makes of GLM's is taken as it is."""
+    if case.name not in ARCHITECTURES:
+        return make_gguf_newer_decoders.convert(folder, out / f"{case.name}.gguf")
     layers = case.config.num_hidden_layers
 
     def as_file(config, weights):
@@ -220,6 +227,7 @@ def main():
     args = parser.parse_args()
     warnings.filterwarnings("ignore")
     make_double(deepseek, "DeepseekV3TopkRouter", "forward")
+    make_double(glm, "Glm4MoeTopkRouter", "forward")
     for module in (qwen35, next3):
         make_hybrids.make_double(module)
     make_deepseek.published_attention(deepseek.DeepseekV3Attention)
@@ -227,7 +235,7 @@ def main():
         if args.cases and case.name not in args.cases:
             continue
         folder = args.out / case.name
-        make = make_deepseek.make_model if case.name.startswith("deepseek") else make_hybrids.make_model
+        make = make_hybrids.make_model if case.name.startswith("qwen") else make_deepseek.make_model
         shutil.rmtree(folder, ignore_errors=True)
         make_decoders.write(case, folder, make, experts_implementation="eager")
         model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager",

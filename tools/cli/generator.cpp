@@ -102,8 +102,8 @@ void GeneratorCommand::add(CLI::App& command) {
     command
         .add_flag(
             "--multi-token", multi_token,
-            "Let the model guess tokens by its own multi-token head, as files of DeepSeek-V3, Qwen3-Next and Qwen "
-            "3.5 have one, and check several in one pass: the same text, sooner where the head is right")
+            "Let the model guess tokens by its own multi-token head, as files of DeepSeek-V3, GLM-4.5, Qwen3-Next "
+            "and Qwen 3.5 have one, and check several in one pass: the same text, sooner where the head is right")
         ->excludes(drafts)
         ->excludes("--prompt-lookup");
     command
