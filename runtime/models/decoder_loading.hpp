@@ -180,6 +180,8 @@ Result<std::vector<bool>> read_layer_types(const formats::Config& config, std::s
 /// Sliding windows by layer_types ("full_attention", "sliding_attention"); none where there is no such list.
 /// Errors: also where the list is not as long as there are layers.
 Result<std::vector<bool>> read_sliding_layers(const formats::Config& config, std::size_t layers);
+/// The same; where there is no such list all layers but each so-and-so-many-th have a window, by sliding_window_pattern or `usual`.
+Result<std::vector<bool>> read_sliding_layers(const formats::Config& config, std::size_t layers, std::uint32_t usual);
 
 /// Under which names a layer has its experts: block + "gate", block + "experts.0." + gate and so on or, as transformers 5 has them in memory,
 /// block "mlp." and all experts' in one tensor, "experts.gate_up_proj".

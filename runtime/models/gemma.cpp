@@ -15,15 +15,6 @@ using formats::Config;
 
 enum class Generation : std::uint8_t { first, second, third };
 
-/// `pattern` (layers from one without a window to the next) holds where the config has no layer_types.
-Result<std::vector<bool>> sliding_layers(const Config& config, std::size_t layers, std::uint32_t pattern) {
-    if (config.has("layer_types")) return read_sliding_layers(config, layers);
-    VKFORMER_TRY(pattern, config.unsigned_integer("sliding_window_pattern", {.fallback = pattern, .min = 1}));
-    std::vector<bool> slides(layers);
-    for (std::size_t i = 0; i < layers; ++i) slides[i] = (i + 1) % pattern != 0;
-    return slides;
-}
-
 Result<void> read_attention(const Config& config, Generation generation, DecoderConfig& c) {
     VKFORMER_TRY(const bool bidirectional, config.boolean("use_bidirectional_attention", false));
     if (bidirectional && generation != Generation::third)
@@ -40,7 +31,8 @@ Result<void> read_attention(const Config& config, Generation generation, Decoder
     c.logit_soft_cap = config.has("final_logit_softcapping") ? static_cast<float>(logits) : 0;
     VKFORMER_TRY(const auto window,
                  config.unsigned_integer("sliding_window", {.fallback = 4096, .min = 1, .max = 1u << 28}));
-    VKFORMER_TRY(const auto slides, sliding_layers(config, c.layers.size(), generation == Generation::second ? 2 : 6));
+    VKFORMER_TRY(const auto slides,
+                 read_sliding_layers(config, c.layers.size(), generation == Generation::second ? 2 : 6));
     c.is_causal = !bidirectional;
     // The field counts the keys on both sides of a token then.
     const std::uint32_t reach = bidirectional ? window / 2 + 1 : window;

@@ -15,21 +15,17 @@ using formats::Config;
 
 constexpr std::uint32_t kPattern = 4;  // layers from one without a window to the next
 
-/// By layer_types, or else all but each `pattern`-th.
-Result<std::vector<bool>> read_pattern(const Config& config, std::size_t layers, std::uint32_t pattern) {
-    if (config.has("layer_types")) return read_sliding_layers(config, layers);
-    std::vector<bool> slides(layers);
-    for (std::size_t i = 0; i < layers; ++i) slides[i] = (i + 1) % pattern != 0;
-    return slides;
-}
-
 Result<std::uint32_t> read_window(const Config& config) {
     return config.unsigned_integer("sliding_window", {.fallback = 4096, .min = 1, .max = 1u << 28});
 }
 
 Result<void> read_olmo_windows(const Config& config, DecoderConfig& c) {
     VKFORMER_TRY(const auto window, read_window(config));
-    VKFORMER_TRY(const auto slides, read_pattern(config, c.layers.size(), kPattern));
+    std::vector<bool> slides(c.layers.size());
+    for (std::size_t i = 0; i < slides.size(); ++i) slides[i] = (i + 1) % kPattern != 0;
+    if (config.has("layer_types")) {
+        VKFORMER_TRY(slides, read_sliding_layers(config, c.layers.size()));
+    }
     if (c.extended_positions > 0) return config.unsupported("rope_type", "default, linear, llama3, yarn");
     VKFORMER_TRY(const RopeSource source, find_rope(config));
     c.ropes.push_back({.frequencies = graph::rope_frequencies(c.head_dim, source.theta)});
@@ -39,11 +35,7 @@ Result<void> read_olmo_windows(const Config& config, DecoderConfig& c) {
 }
 
 Result<void> read_exaone_windows(const Config& config, DecoderConfig& c) {
-    std::uint32_t pattern = kPattern;
-    if (!config.has("layer_types")) {
-        VKFORMER_TRY(pattern, config.unsigned_integer("sliding_window_pattern", {.fallback = kPattern, .min = 1}));
-    }
-    VKFORMER_TRY(const auto slides, read_pattern(config, c.layers.size(), pattern));
+    VKFORMER_TRY(const auto slides, read_sliding_layers(config, c.layers.size(), kPattern));
     VKFORMER_TRY(const auto window, read_window(config));
     // A null, which says that there is none, is written beside layer_types without a window.
     if (!config.has("sliding_window") && std::ranges::find(slides, true) == slides.end()) return {};
