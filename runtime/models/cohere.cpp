@@ -13,11 +13,7 @@ using formats::Config;
 Result<void> read_cohere_windows(const Config& config, DecoderConfig& c) {
     VKFORMER_TRY(const auto window,
                  config.unsigned_integer("sliding_window", {.fallback = 4096, .min = 1, .max = 1u << 28}));
-    VKFORMER_TRY(auto slides, read_sliding_layers(config, c.layers.size()));
-    if (!config.has("layer_types")) {
-        VKFORMER_TRY(const auto pattern, config.unsigned_integer("sliding_window_pattern", {.fallback = 4, .min = 1}));
-        for (std::size_t i = 0; i < slides.size(); ++i) slides[i] = (i + 1) % pattern != 0;
-    }
+    VKFORMER_TRY(const auto slides, read_sliding_layers(config, c.layers.size(), 4));
     for (std::size_t i = 0; i < slides.size(); ++i)
         c.layers[i] = slides[i] ? DecoderConfig::Layer{.window = window, .rope = 0} : DecoderConfig::Layer{};
     return {};
@@ -47,6 +43,10 @@ Result<DecoderParts> load_cohere(const Config& config, const formats::Weights& w
     if (is_second) VKFORMER_CHECK(read_cohere_windows(config, c));
     VKFORMER_TRY(const double turned, config.real("rotary_pct", {.fallback = 1, .min = 0, .max = 1}));
     if (turned != 1) return config.unsupported("rotary_pct", "1");
+    for (const char* const always : {"use_parallel_block", "use_gated_activation"}) {
+        VKFORMER_TRY(const bool is_so, config.boolean(always, true));
+        if (!is_so) return config.unsupported(always, "true");
+    }
 
     LlamaLayout layout = {.feed_forward_norm = "input_layernorm"};
     VKFORMER_TRY(layout.own_head_gains, config.boolean("use_qk_norm", false));

@@ -107,6 +107,8 @@ Result<DecoderParts> load_llama(const Config& config, const formats::Weights& we
 
     LlamaLayout layout = {.head_norms = is_hunyuan};
     if (is_hunyuan) {
+        VKFORMER_TRY(const bool turns, config.boolean("use_rotary_pos_emb", true));
+        if (!turns) return config.unsupported("use_rotary_pos_emb", "true");
         layout.query_norm = "query_layernorm";
         layout.key_norm = "key_layernorm";
     }

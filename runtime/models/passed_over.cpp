@@ -153,11 +153,11 @@ constexpr Known kModelFields[] = {
     {"hunyuan_v1_dense",                                       // as they always are, or of other models of the family
      "eod_token_id rope_scaling.factor rope_parameters.factor rope_scaling.mscale* rope_scaling.beta_* "
      "add_classification_head class_num pool_type mask_init_id im_*_id text_*_id *_token_id org_vocab_size norm_type "
-     "attention_head_dim num_media_embeds use_rotary_pos_emb"},
+     "attention_head_dim num_media_embeds"},
     {"ernie4_5 ernie4_5_moe", "use_flash_attention"},
     {"cohere cohere2",  // as they always are
-     "model_max_length position_embedding_type use_parallel_block use_parallel_embedding use_embedding_sharing "
-     "use_gated_activation order_of_interleaved_layers layer_switch cache_implementation"},
+     "model_max_length position_embedding_type use_parallel_embedding use_embedding_sharing "
+     "order_of_interleaved_layers layer_switch cache_implementation"},
     {"cohere2", "sliding_window_pattern _sliding_window_pattern"},  // where layer_types are
     {"nomic_bert",
      "tie_word_embeddings dense_seq_output fused_bias_fc fused_dropout_add_ln max_trained_positions "

@@ -57,6 +57,9 @@ TEST_CASE("newer decoders are refused by the field that asks for something else"
     refused("exaone4", {{"layer_types", {"full_attention"}}}, CorruptFile, "layer_types");
     refused("exaone4", {{"sliding_window", 0}}, CorruptFile, "sliding_window");
     const json growing = {{"rope_type", "dynamic"}, {"alpha", nullptr}, {"factor", 2.0}};
+    refused("hunyuan_dense", {{"use_rotary_pos_emb", false}}, UnsupportedConfig, "use_rotary_pos_emb");
+    refused("cohere", {{"use_parallel_block", false}}, UnsupportedConfig, "use_parallel_block");
+    refused("cohere2", {{"use_gated_activation", false}}, UnsupportedConfig, "use_gated_activation");
     refused("hunyuan_dense", {{"rope_parameters", growing}}, UnsupportedConfig, R"("rope_type" is "dynamic")");
     refused("hunyuan_dense", {{"rope_parameters", {{"rope_type", "dynamic"}, {"alpha", 0}}}}, CorruptFile, "alpha");
     refused("hunyuan_dense_biased", {{"attention_bias", true}, {"pretraining_tp", 2}}, UnsupportedConfig,
