@@ -22,7 +22,7 @@ struct CpuTensor {
     Shape shape;
     std::span<T> floats{};              ///< of f32 and f16: own_floats, or a part of an arena
     std::vector<std::int32_t> ints{};   ///< of i32
-    std::shared_ptr<T[]> own_floats{};  ///< its own, or the arena
+    std::shared_ptr<T[]> own_floats{};  ///< of a pool, or the arena
     /// A weight that float programs read as its file has it, in place of `floats`; double programs never do.
     std::optional<PackedWeight> packed{};
 };

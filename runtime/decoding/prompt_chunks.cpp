@@ -63,14 +63,12 @@ Result<Job> PromptChunks::job(const DecoderSessionOptions& options, bool extende
     for (const auto& rest : rests) longest = std::max(longest, rest.size());
     const std::uint32_t len = next_len(options, longest);
     VKFORMER_TRY(Chunk* const made, chunk(options, len, extended, fusions));
-    std::vector<std::int32_t> tokens(rests.size() * len, 0), starts(rests.size()), counts(rests.size()), positions;
+    std::vector<std::int32_t> tokens(rests.size() * len, 0), starts(rests.size()), counts(rests.size());
     for (std::size_t r = 0; r < rests.size(); ++r) {
         const auto part = rests[r].first(std::min<std::size_t>(rests[r].size(), len));
         std::ranges::copy(part, tokens.begin() + static_cast<std::ptrdiff_t>(r * len));
         starts[r] = static_cast<std::int32_t>(begun[r]);
         counts[r] = static_cast<std::int32_t>(part.size());
-        for (std::size_t i = 0; i < len; ++i)
-            positions.push_back(static_cast<std::int32_t>(std::min<std::size_t>(begun[r] + i, options.context - 1)));
     }
     Job job = {.kind = Job::Kind::prompt, .part = made, .len = len, .counts = counts};
     job.writes.push_back({made->graph.tokens, std::move(tokens)});
@@ -78,7 +76,13 @@ Result<Job> PromptChunks::job(const DecoderSessionOptions& options, bool extende
     if (made->graph.counts) job.writes.push_back({made->graph.counts, std::move(counts)});
     if (made->graph.slots) job.writes.push_back({made->graph.slots, std::move(slots)});
     if (made->graph.adapters) job.writes.push_back({made->graph.adapters, std::move(adapters)});
-    if (made->graph.handed) job.writes.push_back({made->graph.handed, std::move(positions)});
+    if (made->graph.handed) {
+        std::vector<std::int32_t> positions;
+        for (const std::size_t start : begun)
+            for (std::size_t i = 0; i < len; ++i)
+                positions.push_back(static_cast<std::int32_t>(std::min<std::size_t>(start + i, options.context - 1)));
+        job.writes.push_back({made->graph.handed, std::move(positions)});
+    }
     return job;
 }
 
