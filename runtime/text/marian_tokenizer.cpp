@@ -106,6 +106,7 @@ public:
                 if (segment.is_token) {
                     ids.push_back(id_of(segment.text, side));
                 } else if (!segment.text.empty()) {
+                    VKFORMER_CHECK(check_words(segment.text));
                     encode_plain(segment.text, side, ids);
                 }
             }
@@ -209,6 +210,21 @@ private:
             right->is_token = self.is_token = false;
             self.text.clear();
         }
+    }
+
+    /// libsentencepiece joins neighbours that no piece has by copying what it has of them each time.
+    static Result<void> check_words(std::string_view text) {
+        constexpr std::size_t kMostBytes = std::size_t{16} << 10;
+        while (!text.empty()) {
+            const std::size_t end = std::min(text.find_first_of(" \t\n\r"), text.size());
+            if (end > kMostBytes)
+                return Error{ErrorCode::InvalidArgument, "the text has " + std::to_string(end) +
+                                                             " bytes without a blank or a new line, but at most " +
+                                                             std::to_string(kMostBytes) +
+                                                             " are taken; translate it by sentences"};
+            text.remove_prefix(std::min(end + 1, text.size()));
+        }
+        return {};
     }
 
     void encode_plain(std::string_view text, const Side& side, std::vector<std::int32_t>& ids) const {

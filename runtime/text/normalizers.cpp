@@ -5,14 +5,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
-#include <memory>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
+#include "core/stable_order.hpp"
 #include "core/try.hpp"
 #include "formats/json.hpp"
 #include "text/byte_level.hpp"
@@ -37,15 +36,47 @@ Normalizer from_map(Map map) {
     };
 }
 
-Normalizer unicode_form(int options) {
-    return from_map([options](std::string_view text) -> Result<std::string> {
-        utf8proc_uint8_t* mapped = nullptr;
-        const auto size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                                       static_cast<utf8proc_ssize_t>(text.size()), &mapped,
-                                       static_cast<utf8proc_option_t>(UTF8PROC_STABLE | options));
-        const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(mapped, std::free);
-        if (size < 0) return Error{ErrorCode::OutOfHostMemory, "out of memory while normalizing"};
-        return std::string(reinterpret_cast<const char*>(mapped), static_cast<std::size_t>(size));
+/// Marks behind a character come in the order of their combining classes (Unicode 15, 3.11, D109). utf8proc_map swaps neighbours for it,
+/// which takes hours for a text of nothing but marks.
+void order_marks(std::vector<utf8proc_int32_t>& codes) {
+    const auto mark_class = [](utf8proc_int32_t code) { return utf8proc_get_property(code)->combining_class; };
+    const auto is_mark = [&](utf8proc_int32_t code) { return mark_class(code) != 0; };
+    for (auto first = codes.begin(); first != codes.end();) {
+        first = std::find_if(first, codes.end(), is_mark);
+        const auto last = std::find_if_not(first, codes.end(), is_mark);
+        if (last - first > 1) {
+            std::vector<utf8proc_int32_t> marks(first, last);
+            sort_stably(marks, [&](auto a, auto b) { return mark_class(a) < mark_class(b); });
+            std::ranges::copy(marks, first);
+        }
+        first = last;
+    }
+}
+
+Normalizer unicode_form(int wanted) {
+    return from_map([wanted](std::string_view text) -> Result<std::string> {
+        if (std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) < 0x80; }))
+            return std::string(text);
+        const auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | wanted);
+        std::vector<utf8proc_int32_t> codes;
+        codes.reserve(text.size());
+        while (!text.empty()) {
+            constexpr std::size_t kMost = 32;  // the longest decomposition of Unicode has 18 characters
+            const Character character = first_character(text);
+            std::array<utf8proc_int32_t, kMost> parts;
+            int boundary = 0;
+            const auto count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(character.code), parts.data(),
+                                                       kMost, options, &boundary);
+            if (count < 0 || count > static_cast<utf8proc_ssize_t>(kMost))
+                return Error{ErrorCode::InvalidArgument, "the text has a character that Unicode has not"};
+            codes.insert(codes.end(), parts.begin(), parts.begin() + count);
+            text.remove_prefix(character.bytes);
+        }
+        order_marks(codes);
+        const auto size = utf8proc_normalize_utf32(codes.data(), static_cast<utf8proc_ssize_t>(codes.size()), options);
+        std::string mapped;
+        for (utf8proc_ssize_t i = 0; i < size; ++i) append_character(mapped, static_cast<char32_t>(codes[i]));
+        return mapped;
     });
 }
 

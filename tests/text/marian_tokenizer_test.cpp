@@ -67,6 +67,14 @@ TEST_CASE("Marian tokenizer: pieces, and texts that are not UTF-8", "[text][mari
         CHECK(ids.error().code == ErrorCode::InvalidArgument);
         CHECK_THAT(ids.error().message, ContainsSubstring("not UTF-8 at byte"));
     }
+    // Of what no piece has libsentencepiece makes one by copying it again and again.
+    std::string word;
+    while (word.size() + 3 <= std::size_t{16} << 10) word += "漢";
+    CHECK((*tokenizer)->encode("a " + word + "\n" + word + " b"));
+    const auto endless = (*tokenizer)->encode("a " + word + "漢 b");
+    REQUIRE_FALSE(endless);
+    CHECK(endless.error().code == ErrorCode::InvalidArgument);
+    CHECK_THAT(endless.error().message, ContainsSubstring("16386 bytes without a blank or a new line"));
 }
 
 // transformers 5.12.1: MarianTokenizer(text), MarianTokenizer(text_target=text)
