@@ -86,6 +86,13 @@ Result<void> BatchScript::take_token(const LogProbPlace& place, Records& records
     return {};
 }
 
+/// Programs but the job's; how many.
+std::size_t BatchScript::drop_others(const Job& job) {
+    const auto is_other = [&](const auto& known) { return known.second.get() != job.part; };
+    return std::erase_if(steps_, is_other) + std::erase_if(chunks_, is_other) +
+           scores_.remove_if([&](const Scores& one) { return &one != job.part; });
+}
+
 bool BatchScript::pass_over(const Job& job, const Error& error) {
     const bool is_memory = is_lack_of_memory(error.code);
     if (!is_memory || job_seconds_) return false;  // once it was run, some of it may have been taken
@@ -101,8 +108,12 @@ bool BatchScript::pass_over(const Job& job, const Error& error) {
     } else {
         // What programs of guesses hold may be what it lacks. Run in part, one run can be repeated: its keys go to the same places.
         if (job.part->program && (job.runs > 1 || model_->config().keeps_states())) return false;
-        most_checked_rows_ = 0;
-        if (drop_checks() == 0) return false;
+        // Then all that other jobs would need.
+        const bool had_checks = drop_checks() > 0;
+        if (had_checks)
+            most_checked_rows_ = 0;
+        else if (drop_others(job) == 0)
+            return false;
     }
     std::erase_if(steps_, is_failed);  // made in part, at best
     std::erase_if(chunks_, is_failed);

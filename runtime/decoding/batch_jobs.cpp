@@ -183,15 +183,32 @@ std::vector<std::int32_t> BatchScript::adapter_words(std::uint32_t rows) const {
 }
 
 Result<BatchScript::Step*> BatchScript::step(const BatchStepKind& kind) {
-    std::unique_ptr<Step>& known = steps_[kind];
-    if (known) return known.get();
+    if (const auto known = steps_.find(kind); known != steps_.end()) {
+        known->second->last_use = ++step_uses_;
+        return known->second.get();
+    }
     auto made = std::make_unique<Step>();
     made->rows = kind.rows;
+    made->last_use = ++step_uses_;
     VKFORMER_TRY(made->graph, batch_step_graph(*model_, options_, kind));
     made->plan = plan(std::move(made->graph.graph));
+    made->bytes = graph::own_bytes(made->plan);
     made->constants.push_back({made->graph.states.finished, std::vector<std::int32_t>(kind.rows, 0)});
-    known = std::move(made);
-    return known.get();
+    make_room(made->bytes);
+    return steps_.emplace(kind, std::move(made)).first->second.get();
+}
+
+/// Before one more step of so many bytes. What requests ask for makes hundreds of kinds, each with numbers for rows times tokens: those
+/// that were used last are kept.
+void BatchScript::make_room(std::uint64_t bytes) {
+    for (const auto& [kind, known] : steps_) bytes += known->bytes;
+    while (!steps_.empty() && (bytes > BatchOptions::kKeptStepBytes || steps_.size() >= BatchOptions::kKeptSteps)) {
+        const auto oldest =
+            std::ranges::min_element(steps_, {}, [](const auto& known) { return known.second->last_use; });
+        if (written_ == oldest->second.get()) written_ = nullptr;
+        bytes -= oldest->second->bytes;
+        steps_.erase(oldest);
+    }
 }
 
 /// Steps until the sequence ends for its length.

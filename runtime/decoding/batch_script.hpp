@@ -125,6 +125,7 @@ private:
         std::uint32_t rows = 1;
         BatchStepGraph graph;
         bool has_run = false;
+        std::uint64_t bytes = 0, last_use = 0;  // its own bytes; of the uses of steps, by number
     };
     struct Placed {  // what a job computes of a sequence
         Running* sequence;
@@ -152,6 +153,8 @@ private:
     Result<Chunk*> chunk(const BatchChunkKind& kind);
     Result<Scores*> scores(const BatchChunkKind& kind, std::uint32_t likeliest);
     Result<Step*> step(const BatchStepKind& kind);
+    void make_room(std::uint64_t bytes);
+    std::size_t drop_others(const Job& job);
     void write_step(const Step& step, const BatchStepKind& kind, std::vector<Write>& writes) const;
     std::vector<std::int32_t> table(std::size_t kind, std::uint32_t rows) const;
     std::vector<std::int32_t> slots(std::uint32_t rows) const;
@@ -181,6 +184,7 @@ private:
     static constexpr std::size_t kKeptScores = 4;  // each has logits of its own
     std::list<Scores> scores_;                     // the last used first
     std::map<BatchStepKind, std::unique_ptr<Step>> steps_;
+    std::uint64_t step_uses_ = 0;
     BatchCounts counts_;
 
     // The job at hand, or the last one:

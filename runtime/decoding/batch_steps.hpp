@@ -17,6 +17,9 @@ namespace vkformer::decoding {
 
 struct BatchOptions {
     static constexpr std::uint32_t kMostRows = 64;
+    /// Programs of steps that are kept, and bytes that they have of their own: more of either, and those that were used last stay.
+    static constexpr std::size_t kKeptSteps = 32;
+    static constexpr std::uint64_t kKeptStepBytes = std::uint64_t{256} << 20;
     std::uint32_t rows = 8;     ///< sequences that are decoded together at most
     std::uint32_t context = 0;  ///< as of DecoderSessionOptions; at most the model's max_positions
     /// Pages of graph::kPageLen tokens that the caches have, one of them nobody's; 0: for `rows` whole contexts, at most 32,768 tokens, but

@@ -214,6 +214,17 @@ std::uint64_t storage_bytes(const Tensor& tensor) {
     return (bytes_of(tensor.dtype, tensor.shape.element_count()) + 3) / 4 * 4;
 }
 
+std::uint64_t own_bytes(const Plan& plan) {
+    std::uint64_t bytes = plan.arena_bytes;
+    for (std::uint32_t id = 0; id < plan.graph.tensors().size(); ++id) {
+        const Tensor& tensor = plan.graph.tensors()[id];
+        const bool is_elsewhere = plan.arena_offset[id] != Plan::kNotInArena || plan.graph.storage(Value{id}).id != id;
+        if (tensor.kind != TensorKind::weight && tensor.kind != TensorKind::state && !is_elsewhere)
+            bytes += storage_bytes(tensor);
+    }
+    return bytes;
+}
+
 /// Places the activations: largest first, each as low as those allow that are alive in a common segment.
 void place_activations(Plan& plan, const Placement& placement) {
     const Graph& graph = plan.graph;

@@ -33,6 +33,9 @@ struct Plan {
 /// Bytes of a tensor as a device stores it, rounded up to whole 32-bit words.
 std::uint64_t storage_bytes(const Tensor& tensor);
 
+/// Bytes that a program of the plan has of its own: what is neither a weight nor a state.
+std::uint64_t own_bytes(const Plan& plan);
+
 /// Bytes that programs take of a device.
 struct MemoryNeeds {
     std::uint64_t weights = 0, states = 0, activations = 0;

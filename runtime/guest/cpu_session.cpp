@@ -34,15 +34,12 @@ Result<graph::MemoryNeeds> CpuSession::memory_needs(decoding::SequenceScript& sc
     std::set<std::string> shared;  // weights and states, which programs have together
     for (const decoding::Part* const part : parts) {
         const graph::Plan& plan = part->plan;
-        needs.activations += plan.arena_bytes;
-        for (std::uint32_t id = 0; id < plan.graph.tensors().size(); ++id) {
-            const graph::Tensor& tensor = plan.graph.tensors()[id];
+        needs.activations += graph::own_bytes(plan);
+        for (const graph::Tensor& tensor : plan.graph.tensors()) {
             const bool is_weight = tensor.kind == graph::TensorKind::weight;
-            const bool is_own = !is_weight && tensor.kind != graph::TensorKind::state;
-            const bool is_elsewhere =
-                plan.arena_offset[id] != graph::Plan::kNotInArena || plan.graph.storage(graph::Value{id}).id != id;
-            if (is_own ? is_elsewhere : !shared.insert(tensor.name).second) continue;
-            (is_own ? needs.activations : is_weight ? needs.weights : needs.states) += graph::storage_bytes(tensor);
+            if (!is_weight && tensor.kind != graph::TensorKind::state) continue;
+            if (shared.insert(tensor.name).second)
+                (is_weight ? needs.weights : needs.states) += graph::storage_bytes(tensor);
         }
     }
     return needs;

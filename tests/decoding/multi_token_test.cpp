@@ -167,7 +167,7 @@ TEST_CASE("a multi-token head gives the reference's logits", "[models][decoder][
     HeadRun head(loaded.head, backend, dtype, len);
     std::vector<double> logits, handed;
     std::size_t done = 0;
-    for (const std::size_t piece : {std::size_t{3}, std::size_t{1}, len - 5ul}) {
+    for (const std::size_t piece : {std::size_t{3}, std::size_t{1}, std::size_t{len} - 5}) {
         const auto at = static_cast<std::ptrdiff_t>(done), behind = static_cast<std::ptrdiff_t>(done + piece);
         const auto wide = static_cast<std::ptrdiff_t>(width);
         const auto given = head.run(Tokens(ids.begin() + 1 + at, ids.begin() + 1 + behind),
