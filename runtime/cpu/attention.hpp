@@ -7,10 +7,12 @@
 #include <concepts>
 #include <cstddef>
 #include <limits>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "cpu/attention_mask.hpp"
+#include "cpu/bfloat_pairs.hpp"
 #include "cpu/blas.hpp"
 #include "cpu/cache_places.hpp"
 #include "cpu/parallel.hpp"
@@ -44,6 +46,18 @@ struct AttentionOperands {
     Mask<T> mask;
     T scale, soft_cap;  // soft_cap 0: none
     AttentionDims dims;
+    bool rounds = false;  // to bfloat16: bfloat_pairs.hpp
+
+    /// Queries as keys are multiplied by them, with the scale that the products get besides.
+    T prepare(std::span<T> queries) const {
+        if constexpr (std::same_as<T, float>)
+            if (rounds) {
+                for (T& x : queries) x *= scale;
+                float_kernels().round_to_bfloats(queries.data(), queries.size());
+                return 1;
+            }
+        return scale;
+    }
 
     /// Calls visit(first, last, keys, values) for keys first … last − 1 of a sequence that lie side by side, with those of the head as
     /// matrices, until all in the range were visited.
@@ -72,12 +86,48 @@ AttentionOperands<T> attention_operands(const auto& op, const Operands<T>& opera
                      .heads = operands.dim(op.query, 2),
                      .kv_heads = operands.dim(op.key, 2),
                      .head_dim = operands.dim(op.query, 3),
-                     .value_dim = operands.dim(op.value, 3)}};
+                     .value_dim = operands.dim(op.value, 3)},
+            .rounds = operands.rounds_to_bfloats(op.key) && operands.rounds_to_bfloats(op.value)};
+}
+
+/// Scores become weights, and m is not below `least`: softmax.hpp, or bfloat_pairs.hpp.
+template <std::floating_point T>
+SoftmaxTerms<T> weights_of(const AttentionOperands<T>& o, std::span<T> scores,
+                           T least = -std::numeric_limits<T>::infinity()) {
+    if constexpr (std::same_as<T, float>)
+        if (o.rounds) return exponentiate_to_bfloats(scores, least);
+    return exponentiate(scores, least);
 }
 
 /// Some heads that read one key/value head.
 struct HeadRange {
     std::size_t first, count;
+};
+
+/// The products of a block's rows with keys and of their weights with values; PairedProducts has the same of bfloat16.
+template <std::floating_point T>
+class FloatProducts {
+public:
+    /// x: [rows, depth] is borrowed. together: so many rows of weights go through a product at once.
+    FloatProducts(std::size_t rows, std::size_t together, std::size_t depth, T scale, std::span<const T> x)
+        : rows_(rows), together_(together), queries_(rows, depth, scale, {x.data(), depth}) {}
+
+    /// scores[rows, keys] += scale · x · keyᵀ
+    void add_scores(std::size_t keys, Matrix<const T> key, Matrix<T> scores) { queries_.add(keys, key, scores); }
+    /// sums[rows, columns] += weights[rows, keys] · values[keys, columns]
+    void add_values(std::size_t keys, std::size_t columns, Matrix<const T> weights, Matrix<const T> values,
+                    Matrix<T> sums) {
+        for_columns(keys, columns, values, scratch_, [&](std::size_t column, std::size_t count, Matrix<const T> some) {
+            for (std::size_t r = 0; r < rows_; r += together_)  // by heads: sums do not depend on how many there are
+                add_small_product(together_, count, keys, {weights.data + r * weights.stride, weights.stride}, some,
+                                  {sums.data + r * sums.stride + column, sums.stride});
+        });
+    }
+
+private:
+    std::size_t rows_, together_;
+    SmallProduct<T> queries_;
+    std::vector<T> scratch_;
 };
 
 /// Neighbouring queries of some heads, whose common keys go through matrix products instead of many with a vector, all heads' through the
@@ -101,20 +151,34 @@ public:
     /// y: zeros before. Keys that a query does not see are not even read for it.
     void attend(std::span<T> y) const {
         if (reach_.first >= reach_.last) return;
-        const std::vector<T> x = gathered_queries();
-        const SmallProduct<T> queries(common_.first < common_.last ? rows() : 0, dims_.head_dim, o_.scale,
-                                      {x.data(), dims_.head_dim});
+        std::vector<T> x = gathered_queries();
+        const T scale = o_.prepare(x);
+        const std::size_t common_rows = common_.first < common_.last ? rows() : 0;
+        if constexpr (std::same_as<T, float>) {
+            const BfloatPairKernels* const pairs = o_.rounds ? bfloat_pair_kernels() : nullptr;
+            if (pairs != nullptr && rows() >= kLeastTiledRows)
+                return attend_with(PairedProducts(*pairs, common_rows, count_, dims_.head_dim, x), {x, scale}, y);
+        }
+        attend_with(FloatProducts<T>(common_rows, count_, dims_.head_dim, scale, x), {x, scale}, y);
+    }
+
+private:
+    struct Queries {
+        std::span<const T> x;  // [rows, head_dim]
+        T scale;
+    };
+
+    void attend_with(auto products, const Queries& queries, std::span<T> y) const {
         std::vector<T> weights(rows() * std::min(kKeysAtOnce, reach_.last - reach_.first));
         std::vector<T> sums(rows() * dims_.value_dim, T{0});
-        std::vector<T> scratch;
         std::vector<SoftmaxTerms<T>> terms(rows(), {-std::numeric_limits<T>::infinity(), 0});
         for (std::size_t first = reach_.first, last; first < reach_.last; first = last) {
             last = std::min((first / kKeysAtOnce + 1) * kKeysAtOnce, reach_.last);
             const Part part{{first, last}, weights};
             std::ranges::fill(weights, T{0});
-            score(part, queries);
+            score(part, queries, products);
             for (std::size_t r = 0; r < rows(); ++r) softmax(part, r, terms[r], sum_of(r, sums));
-            add_values(part, sums, scratch);
+            add_values(part, sums, products);
         }
         for (std::size_t r = 0; r < rows(); ++r) {
             if (terms[r].sum == 0) continue;
@@ -124,7 +188,6 @@ public:
         }
     }
 
-private:
     /// Whole pages. Weights of 128 rows take 128 KiB.
     static constexpr std::size_t kKeysAtOnce = 256;
     static_assert(kKeysAtOnce % graph::kPageLen == 0);
@@ -162,17 +225,17 @@ private:
         return x;
     }
 
-    void score(const Part& part, const SmallProduct<T>& queries) const {
+    void score(const Part& part, const Queries& queries, auto& products) const {
         using Keys = Matrix<const T>;
         o_.for_each_run(b_, heads_.first, common_part(part.keys, common_),
                         [&](std::size_t first, std::size_t last, Keys keys, Keys) {
-                            queries.add(last - first, keys, {part.at(0, first), part.stride()});
+                            products.add_scores(last - first, keys, {part.at(0, first), part.stride()});
                         });
         for (std::size_t r = 0; r < rows(); ++r)
             for (const KeyRange& own : own_keys(part, r))
                 o_.for_each_run(b_, heads_.first, own, [&](std::size_t first, std::size_t last, Keys keys, Keys) {
-                    add_matrix_vector(last - first, dims_.head_dim, o_.scale, keys,
-                                      &o_.query[place(r) * dims_.head_dim], part.at(r, first));
+                    add_matrix_vector(last - first, dims_.head_dim, queries.scale, keys, &queries.x[r * dims_.head_dim],
+                                      part.at(r, first));
                 });
     }
 
@@ -185,7 +248,7 @@ private:
             for (T& score : scores) score = soft_capped(score, o_.soft_cap);
         for (std::size_t j = 0; j < scores.size() && !o_.mask.additive.empty(); ++j)
             scores[j] += o_.mask.addend(b_, head(row), query(row), first + j, dims_.key_len);
-        const SoftmaxTerms<T> more = exponentiate(scores, terms.max);
+        const SoftmaxTerms<T> more = weights_of(o_, scores, terms.max);
         if (terms.sum != 0 && more.max != terms.max) {
             const T scale = std::exp(terms.max - more.max);
             terms.sum *= scale;
@@ -194,17 +257,13 @@ private:
         terms = {more.max, terms.sum + more.sum};
     }
 
-    void add_values(const Part& part, std::span<T> sums, std::vector<T>& scratch) const {
+    void add_values(const Part& part, std::span<T> sums, auto& products) const {
         using Values = Matrix<const T>;
-        const auto add = [&](std::size_t first, std::size_t last, Values, Values values) {
-            const auto add_columns = [&](std::size_t column, std::size_t columns, Values some) {
-                for (std::size_t r = 0; r < rows(); r += count_)  // by heads: sums do not depend on how many there are
-                    add_small_product(count_, columns, last - first, {part.at(r, first), part.stride()}, some,
-                                      {&sums[r * dims_.value_dim + column], dims_.value_dim});
-            };
-            for_columns(last - first, dims_.value_dim, values, scratch, add_columns);
-        };
-        o_.for_each_run(b_, heads_.first, common_part(part.keys, common_), add);
+        o_.for_each_run(b_, heads_.first, common_part(part.keys, common_),
+                        [&](std::size_t first, std::size_t last, Values, Values values) {
+                            products.add_values(last - first, dims_.value_dim, {part.at(0, first), part.stride()},
+                                                values, {sums.data(), dims_.value_dim});
+                        });
         for (std::size_t r = 0; r < rows(); ++r)
             for (const KeyRange& own : own_keys(part, r))
                 o_.for_each_run(b_, heads_.first, own, [&](std::size_t first, std::size_t last, Values, Values values) {

@@ -277,6 +277,13 @@ private:
 }  // namespace
 
 template <std::floating_point T>
+CpuProgram<T>::CpuProgram(graph::Plan plan, Tensors tensors)
+    : plan_(std::move(plan)), tensors_(std::move(tensors)), rounds_attention_(false) {
+    for (std::size_t node = 0; node < plan_.graph.nodes().size(); ++node)
+        rounds_attention_ = rounds_attention_ || rounding(node) == graph::Rounding::int8;
+}
+
+template <std::floating_point T>
 Result<CpuTensor<T>*> CpuProgram<T>::checked(Value value, std::size_t count, bool wants_floats) const {
     if (value.id >= tensors_.size() || !storage(value))
         return Error{ErrorCode::InvalidArgument, "the program has no tensor " + std::to_string(value.id)};
@@ -366,7 +373,7 @@ Result<void> CpuProgram<T>::run_node(std::size_t node_index) {
     if (node_index >= plan_.graph.nodes().size())
         return Error{ErrorCode::InvalidArgument, "the program has no node " + std::to_string(node_index)};
     try {
-        const Operands<T> operands(plan_.graph, tensors_);
+        const Operands<T> operands(plan_.graph, tensors_, rounds_attention_);
         graph::visit_op([&](const auto& op) { execute(op, operands); }, plan_.graph.nodes()[node_index].op);
     } catch (const std::bad_alloc&) {
         return Error{ErrorCode::OutOfHostMemory,
@@ -375,18 +382,35 @@ Result<void> CpuProgram<T>::run_node(std::size_t node_index) {
     return {};
 }
 
-template class CpuProgram<float>;
-template class CpuProgram<double>;
-
 template <std::floating_point T>
 graph::Rounding CpuProgram<T>::rounding(std::size_t node_index) const noexcept {
-    const graph::Op& op = plan_.graph.nodes()[node_index].op;
-    const auto* const linear = std::get_if<graph::Linear>(&op);
-    const auto* const experts = std::get_if<graph::ExpertLinear>(&op);
-    if (!linear && !experts) return graph::Rounding::none;
-    const CpuTensor<T>& weight = *storage(linear ? linear->weight : experts->weight);
-    return weight.packed && weight.packed->int8 ? graph::Rounding::int8 : graph::Rounding::none;
+    using graph::Rounding;
+    const auto product = [&](Value weight) {
+        const CpuTensor<T>& held = *storage(weight);
+        return held.packed && held.packed->int8 ? Rounding::int8 : Rounding::none;
+    };
+    const auto attention = [&](Value cache) {
+        const bool is_rounded = rounds_attention_ && plan_.graph.dtype(cache) == DType::f32;
+        return is_rounded ? Rounding::bfloat : Rounding::none;
+    };
+    return graph::visit_op(
+        [&]<class Op>(const Op& op) {
+            if constexpr (std::same_as<Op, graph::Linear> || std::same_as<Op, graph::ExpertLinear>)
+                return product(op.weight);
+            else if constexpr (std::same_as<Op, graph::Attention> || std::same_as<Op, graph::DecodeAttention>)
+                return attention(op.key);
+            else if constexpr (std::same_as<Op, graph::CacheAppend>)
+                return attention(op.cache);
+            else if constexpr (std::same_as<Op, graph::SplitQkv>)
+                return attention(op.key_cache);
+            else
+                return Rounding::none;
+        },
+        plan_.graph.nodes()[node_index].op);
 }
+
+template class CpuProgram<float>;
+template class CpuProgram<double>;
 
 template <std::floating_point T>
 std::unique_ptr<graph::Backend> make_cpu_backend(QuantizedProducts products) {

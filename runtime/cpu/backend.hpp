@@ -24,7 +24,7 @@ class CpuProgram final : public graph::Program {
 public:
     /// By tensor id; views have none. Made by the backend.
     using Tensors = std::vector<std::shared_ptr<CpuTensor<T>>>;
-    CpuProgram(graph::Plan plan, Tensors tensors) : plan_(std::move(plan)), tensors_(std::move(tensors)) {}
+    CpuProgram(graph::Plan plan, Tensors tensors);
     const void* type() const noexcept override { return &kTypeTag<CpuProgram>; }
 
     Result<void> write(graph::Value tensor, std::span<const float> values) override;
@@ -37,7 +37,7 @@ public:
     Result<void> submit(std::uint32_t times = 1) override;
     Result<void> wait() override { return {}; }
     const graph::Plan& plan() const noexcept override { return plan_; }
-    /// "int8" of a product whose activations are rounded.
+    /// "int8" of a product whose activations are rounded, "bfloat" of the attention of a program with such products.
     graph::Rounding rounding(std::size_t node_index) const noexcept override;
 
     /// Executes the node alone, on what its operands hold now.
@@ -54,6 +54,7 @@ private:
 
     graph::Plan plan_;
     Tensors tensors_;
+    bool rounds_attention_;  // as products round their activations: bfloat_pairs.hpp
 };
 
 extern template class CpuProgram<float>;
@@ -61,12 +62,15 @@ extern template class CpuProgram<double>;
 
 /// How floats multiply weights that stay in a quantised format.
 enum class QuantizedProducts : std::uint8_t {
-    int8,    ///< with activations rounded to 8 bits, where the processor has kernels for that: int8_kernels.hpp
+    /// With activations rounded to 8 bits, where the processor has kernels for that: int8_kernels.hpp. Attention of such programs rounds its
+    /// operands to bfloat16: bfloat_pairs.hpp.
+    int8,
     floats,  ///< with activations as they are
 };
 
-/// "CPU (float)" or "CPU (double)"; of double, whose weights are numbers, `products` changes nothing. Its programs are CpuProgram<T>. Errors of compile: ShapeMismatch (a tensor in the store has
-/// another shape or dtype), InvalidArgument (a store of another backend), OutOfHostMemory.
+/// "CPU (float)" or "CPU (double)"; of double, whose weights are numbers, `products` changes nothing. Its programs are CpuProgram<T>. Errors
+/// of compile: ShapeMismatch (a tensor in the store has another shape or dtype), InvalidArgument (a store of another backend),
+/// OutOfHostMemory.
 template <std::floating_point T>
 std::unique_ptr<graph::Backend> make_cpu_backend(QuantizedProducts products = QuantizedProducts::int8);
 

@@ -101,11 +101,13 @@ inline void add_small_product(std::size_t m, std::size_t n, std::size_t k, Matri
 }
 
 /// Calls visit(first, count, columns) for columns first … first + count − 1 of w: [k, n], until it has seen all. Those of float are
-/// copied, as many as stay in a first cache: there, rows that lie far apart push each other out.
+/// copied, as many as stay in a first cache: there, rows that lie far apart push each other out. They are shared out evenly.
 template <class T>
 void for_columns(std::size_t k, std::size_t n, Matrix<const T> w, std::vector<T>& scratch, auto&& visit) {
     if constexpr (!std::same_as<T, float>) return visit(std::size_t{0}, n, w);
-    const std::size_t width = float_panel_kernels().panel_columns;
+    constexpr std::size_t kWhole = 16;  // a vector's, or several
+    const std::size_t most = float_panel_kernels().panel_columns, parts = (n + most - 1) / most;
+    const std::size_t width = std::min(most, ((n + parts - 1) / parts + kWhole - 1) / kWhole * kWhole);
     scratch.resize(k * width);
     for (std::size_t first = 0; first < n; first += width) {
         const std::size_t count = std::min(width, n - first);

@@ -17,6 +17,8 @@ void execute(const graph::CacheAppend& op, const Operands<T>& operands) {
         append(operands.ints(op.x), operands.ints(op.cache), as_it_is);
     else if (operands.dtype(op.cache) == DType::q8_0)
         append(operands.floats(op.x), operands.floats(op.cache), round_to_q8_0<T>);
+    else if (operands.rounds_to_bfloats(op.cache))
+        append(operands.floats(op.x), operands.floats(op.cache), round_to_bfloats<T>);
     else
         append(operands.floats(op.x), operands.floats(op.cache), as_it_is);
 }

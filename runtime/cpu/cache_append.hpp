@@ -10,6 +10,7 @@
 
 #include "core/block_format.hpp"
 #include "cpu/cache_places.hpp"
+#include "cpu/float_kernels.hpp"
 #include "cpu/operands.hpp"
 
 namespace vkformer::cpu {
@@ -28,6 +29,12 @@ void round_to_q8_0(std::span<T> values) {
         dequantize(DType::q8_0, stored, floats);
         std::ranges::copy(floats, block.begin());
     }
+}
+
+/// For attention on bfloat16: bfloat_pairs.hpp.
+template <std::floating_point T>
+void round_to_bfloats(std::span<T> values) {
+    if constexpr (std::same_as<T, float>) float_kernels().round_to_bfloats(values.data(), values.size());
 }
 
 struct CacheDims {

@@ -50,8 +50,10 @@ void attend_to(const AttentionOperands<T>& o, std::size_t b, HeadRange heads, Ke
     const AttentionDims& dims = o.dims;
     const std::size_t count = keys.last - keys.first;
     std::vector<T> scores(heads.count * count, T{0});
-    const SmallProduct<T> queries(heads.count, dims.head_dim, o.scale,
-                                  {&o.query[(b * dims.heads + heads.first) * dims.head_dim], dims.head_dim});
+    std::vector<T> x(heads.count * dims.head_dim);
+    std::ranges::copy(o.query.subspan((b * dims.heads + heads.first) * dims.head_dim, x.size()), x.begin());
+    const T scale = o.prepare(x);
+    const SmallProduct<T> queries(heads.count, dims.head_dim, scale, {x.data(), dims.head_dim});
     o.for_each_run(b, heads.first, keys,
                    [&](std::size_t first, std::size_t last, Matrix<const T> key, Matrix<const T>) {
                        queries.add(last - first, key, {&scores[first - keys.first], count});
@@ -62,7 +64,7 @@ void attend_to(const AttentionOperands<T>& o, std::size_t b, HeadRange heads, Ke
             for (T& score : row) score = soft_capped(score, o.soft_cap);
         for (std::size_t j = 0; j < count && !o.mask.additive.empty(); ++j)
             row[j] += o.mask.addend(b, heads.first + h, 0, keys.first + j, dims.key_len);
-        const SoftmaxTerms<T> terms = exponentiate(row);
+        const SoftmaxTerms<T> terms = weights_of(o, row);
         parts[h * pitch + dims.value_dim] = terms.max;
         parts[h * pitch + dims.value_dim + 1] = terms.sum;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/// Products of float32 matrices and functions of their elements on the calling thread. OpenBLAS starts its threads for products as small as those of one head of an
-/// attention, and on a busy machine they wait for each other longer than they work.
+/// Products of float32 matrices and functions of their elements on the calling thread. OpenBLAS starts its threads for products as small as
+/// those of one head of an attention, and on a busy machine they wait for each other longer than they work.
 #pragma once
 
 #include <cstddef>
@@ -44,6 +44,11 @@ struct FloatKernels {
     /// Replaces scores, none of which is larger than max, by exp(score − max), or by 0 where that is below the least normal number; their
     /// sum. NaN stays NaN.
     float (*exponentiate)(float* scores, std::size_t count, float max);
+    /// Replaces scores s by 2^(s / ln 2 − power), or by 0 where that is below the least normal number, rounded to the nearest bfloat16; their
+    /// sum before they are rounded, which is NaN where a score is. No s / ln 2 is larger than power, whose magnitude is at most 2^20.
+    float (*exponentiate_to_bfloats)(float* scores, std::size_t count, float power);
+    /// Replaces x by the nearest bfloat16, of two that are as near by the even one. NaN stays NaN.
+    void (*round_to_bfloats)(float* x, std::size_t count);
     /// S ← α S, S ← S + β k (v − Sᵀ k)ᵀ, y = Sᵀ q
     void (*correct_state)(const StateStep& step);
     /// S ← α S + β k vᵀ, y = Sᵀ q

@@ -31,49 +31,49 @@ inline void add_scaled_rows(const float* scales, std::size_t count, const float*
 /// x = n · ln 2 + r, |r| ≤ ln 2 / 2, with ln 2 in two parts (Cody and Waite 1980), and e^r by its Taylor polynomial of degree 7, whose next
 /// term is below 6e-9.
 struct ExpParts {
-    Ints n;
-    Floats exp_r;
+    WideInts n;
+    WideFloats exp_r;
 };
 
-inline ExpParts exp_parts(Floats x) {
+inline ExpParts exp_parts(WideFloats x) {
     constexpr float kLn2Upper = 0.693359375f, kLn2Lower = -2.12194440e-4f, kRounds = 0x1.8p23f;
-    const Floats shifted = x * 1.44269504f + kRounds;  // its lowest bits are n
-    const Floats n = shifted - kRounds;
-    const Floats r = (x - n * kLn2Upper) - n * kLn2Lower;
-    Floats p = r * (1.0f / 5040) + 1.0f / 720;
+    const WideFloats shifted = x * 1.44269504f + kRounds;  // its lowest bits are n
+    const WideFloats n = shifted - kRounds;
+    const WideFloats r = (x - n * kLn2Upper) - n * kLn2Lower;
+    WideFloats p = r * (1.0f / 5040) + 1.0f / 720;
     p = p * r + 1.0f / 120;
     p = p * r + 1.0f / 24;
     p = p * r + 1.0f / 6;
     p = p * r + 0.5f;
     p = p * r + 1;
     p = p * r + 1;
-    return {(Ints)shifted - static_cast<std::int32_t>(0x4B400000), p};
+    return {(WideInts)shifted - static_cast<std::int32_t>(0x4B400000), p};
 }
 
 /// e^x to 2 units in the last place, 0 below the least number, ∞ above the largest, NaN of NaN.
-inline Floats exp_of(Floats x) {
-    x = select(x > 89.0f, Floats{} + 89, x);
-    x = select(x < -104.0f, Floats{} - 104, x);
+inline WideFloats exp_of(WideFloats x) {
+    x = select(x > 89.0f, WideFloats{} + 89, x);
+    x = select(x < -104.0f, WideFloats{} - 104, x);
     // 2^n may be no number where e^x is one: two factors.
     const ExpParts parts = exp_parts(x);
-    const Ints half = parts.n >> 1;
-    return parts.exp_r * (Floats)((half + 127) << 23) * (Floats)((parts.n - half + 127) << 23);
+    const WideInts half = parts.n >> 1;
+    return parts.exp_r * (WideFloats)((half + 127) << 23) * (WideFloats)((parts.n - half + 127) << 23);
 }
 
 /// The same of x ≤ 0, and 0 where e^x is below the least normal number.
-inline Floats exp_of_negative(Floats x) {
+inline WideFloats exp_of_negative(WideFloats x) {
     const ExpParts parts = exp_parts(x);
-    return select(x < -87.3f, Floats{}, parts.exp_r * (Floats)((parts.n + 127) << 23));
+    return select(x < -87.3f, WideFloats{}, parts.exp_r * (WideFloats)((parts.n + 127) << 23));
 }
 
 /// Φ(x) = erfc(−x / √2) / 2. With z = |x| / √2 and t = (z − 2) / (z + 2), a change of variable as in Schonfelder 1978, erfc(z) e^(z²) is
 /// (1 − t) P(t); P, of degree 10, meets it in the zeros of a Chebyshev polynomial, and errs by less than 4e-7 of it. Where Φ is small, z²,
 /// rounded, makes an error of z² · 2^−24.
-inline Floats normal_cdf(Floats x) {
-    const Floats magnitude = (Floats)((Ints)x & 0x7FFFFFFF) * 0.707106781f;
-    const Floats z = select(magnitude > 14.0f, Floats{} + 14, magnitude);  // e^(−z²) is 0 there
-    const Floats t = (z - 2) / (z + 2);
-    Floats p = t * 2.21442078e-5f + 1.83821812e-5f;
+inline WideFloats normal_cdf(WideFloats x) {
+    const WideFloats magnitude = (WideFloats)((WideInts)x & 0x7FFFFFFF) * 0.707106781f;
+    const WideFloats z = select(magnitude > 14.0f, WideFloats{} + 14, magnitude);  // e^(−z²) is 0 there
+    const WideFloats t = (z - 2) / (z + 2);
+    WideFloats p = t * 2.21442078e-5f + 1.83821812e-5f;
     p = p * t - 1.52359542e-4f;
     p = p * t - 2.15520005e-4f;
     p = p * t + 7.66923535e-4f;
@@ -83,41 +83,41 @@ inline Floats normal_cdf(Floats x) {
     p = p * t + 6.98679760e-2f;
     p = p * t - 1.71790153e-1f;
     p = p * t + 2.55395681e-1f;
-    const Floats tail = 0.5f * (1 - t) * p * exp_of(-z * z);
+    const WideFloats tail = 0.5f * (1 - t) * p * exp_of(-z * z);
     return select(x < 0.0f, tail, 1 - tail);
 }
 
-inline Floats sigmoid(Floats x) { return 1 / (1 + exp_of(-x)); }
+inline WideFloats sigmoid(WideFloats x) { return 1 / (1 + exp_of(-x)); }
 
 // See activate.hpp for the formulas; 1/2 + tanh(u)/2 is sigmoid(2u).
 struct Relu {
-    static Floats of(Floats x) { return select(x < 0.0f, Floats{}, x); }
+    static WideFloats of(WideFloats x) { return select(x < 0.0f, WideFloats{}, x); }
 };
 struct ReluSquared {
-    static Floats of(Floats x) { return Relu::of(x) * Relu::of(x); }
+    static WideFloats of(WideFloats x) { return Relu::of(x) * Relu::of(x); }
 };
 struct GeluErf {
-    static Floats of(Floats x) { return x * normal_cdf(x); }
+    static WideFloats of(WideFloats x) { return x * normal_cdf(x); }
 };
 struct GeluTanh {
-    static Floats of(Floats x) { return x / (1 + exp_of(x * (-1.59576912f - 0.0713548163f * (x * x)))); }
+    static WideFloats of(WideFloats x) { return x / (1 + exp_of(x * (-1.59576912f - 0.0713548163f * (x * x)))); }
 };
 struct Silu {
-    static Floats of(Floats x) { return x / (1 + exp_of(-x)); }
+    static WideFloats of(WideFloats x) { return x / (1 + exp_of(-x)); }
 };
 struct Sigmoid {
-    static Floats of(Floats x) { return sigmoid(x); }
+    static WideFloats of(WideFloats x) { return sigmoid(x); }
 };
 struct GeluQuick {
-    static Floats of(Floats x) { return x / (1 + exp_of(-1.702f * x)); }
+    static WideFloats of(WideFloats x) { return x / (1 + exp_of(-1.702f * x)); }
 };
 
 template <class Function>
 inline void apply(const float* x, std::size_t count, float* y) {
     std::size_t i = 0;
-    for (; i + kLanes <= count; i += kLanes) store(y + i, Function::of(load<Floats>(x + i)));
+    for (; i + kWideLanes <= count; i += kWideLanes) store(y + i, Function::of(load<WideFloats>(x + i)));
     if (i == count) return;
-    Floats rest = {};
+    WideFloats rest = {};
     __builtin_memcpy(&rest, x + i, (count - i) * sizeof(float));
     rest = Function::of(rest);
     __builtin_memcpy(y + i, &rest, (count - i) * sizeof(float));
@@ -137,16 +137,16 @@ inline bool activate(graph::Activation activation, const float* x, std::size_t c
 }
 
 inline float exponentiate(float* scores, std::size_t count, float max) {
-    Floats sums = {};
+    WideFloats sums = {};
     float rest_sum = 0;
     std::size_t i = 0;
-    for (; i + kLanes <= count; i += kLanes) {
-        const Floats terms = exp_of_negative(load<Floats>(scores + i) - max);
+    for (; i + kWideLanes <= count; i += kWideLanes) {
+        const WideFloats terms = exp_of_negative(load<WideFloats>(scores + i) - max);
         store(scores + i, terms);
         sums += terms;
     }
     if (i < count) {
-        Floats rest = {};
+        WideFloats rest = {};
         __builtin_memcpy(&rest, scores + i, (count - i) * sizeof(float));
         rest = exp_of_negative(rest - max);
         __builtin_memcpy(scores + i, &rest, (count - i) * sizeof(float));
@@ -156,16 +156,73 @@ inline float exponentiate(float* scores, std::size_t count, float max) {
 }
 
 inline float max_of(const float* x, std::size_t count) {
-    Floats largest = Floats{} - __builtin_inff();
+    WideFloats largest = WideFloats{} - __builtin_inff();
     std::size_t i = 0;
-    for (; i + kLanes <= count; i += kLanes) {
-        const auto numbers = load<Floats>(x + i);
+    for (; i + kWideLanes <= count; i += kWideLanes) {
+        const auto numbers = load<WideFloats>(x + i);
         largest = select(numbers > largest, numbers, largest);
     }
     float result = -__builtin_inff();
-    for (std::size_t lane = 0; lane < kLanes; ++lane) result = largest[lane] > result ? largest[lane] : result;
+    for (std::size_t lane = 0; lane < kWideLanes; ++lane) result = largest[lane] > result ? largest[lane] : result;
     for (; i < count; ++i) result = x[i] > result ? x[i] : result;
     return result;
+}
+
+/// To the nearest bfloat16, of two that are as near the even one, as a float.
+inline WideFloats nearest_bfloat(WideFloats x) {
+    constexpr std::uint32_t kUpper = 0xFFFF0000, kQuiet = 0x400000;
+    const auto bits = (WideWords)x;
+    const WideWords rounded = bits + 0x7FFFu + ((bits >> 16) & 1u);
+    return select(x == x, (WideFloats)(rounded & kUpper), (WideFloats)((bits | kQuiet) & kUpper));
+}
+
+inline void round_to_bfloats(float* x, std::size_t count) {
+    std::size_t i = 0;
+    for (; i + kWideLanes <= count; i += kWideLanes) store(x + i, nearest_bfloat(load<WideFloats>(x + i)));
+    if (i == count) return;
+    WideFloats rest = {};
+    __builtin_memcpy(&rest, x + i, (count - i) * sizeof(float));
+    rest = nearest_bfloat(rest);
+    __builtin_memcpy(x + i, &rest, (count - i) * sizeof(float));
+}
+
+/// 2^(score / ln 2 − power), no more than a little over 1, to 2.6e-6 of it, and 0 where that is below the least normal number: 2^r for
+/// |r| ≤ 1/2 by the polynomial of degree 4 whose largest relative error is the least.
+inline WideFloats weight_of(WideFloats score, float power) {
+    constexpr float kRounds = 0x1.8p23f;
+    const WideFloats x = score * 1.44269504f - power;
+    const WideFloats shifted = x + kRounds;  // its lowest bits are the exponent
+    const WideFloats r = x - (shifted - kRounds);
+    WideFloats p = r * 0.00957010221f + 0.0559178628f;
+    p = p * r + 0.240247443f;
+    p = p * r + 0.693121791f;
+    p = p * r + 0.999999285f;
+    return select(x < -126.0f, WideFloats{}, (WideFloats)((WideWords)p + ((WideWords)shifted << 23)));
+}
+
+/// The nearest bfloat16 of what is not negative, of two that are as near the larger one.
+inline WideFloats rounded_weight(WideFloats weight) {
+    return (WideFloats)(((WideWords)weight + 0x8000u) & 0xFFFF0000u);
+}
+
+inline float exponentiate_to_bfloats(float* scores, std::size_t count, float power) {
+    WideFloats sums = {};
+    float rest_sum = 0;
+    std::size_t i = 0;
+    for (; i + kWideLanes <= count; i += kWideLanes) {
+        const WideFloats weights = weight_of(load<WideFloats>(scores + i), power);
+        store(scores + i, rounded_weight(weights));
+        sums += weights;
+    }
+    if (i < count) {
+        WideFloats rest = {};
+        __builtin_memcpy(&rest, scores + i, (count - i) * sizeof(float));
+        rest = weight_of(rest, power);
+        for (std::size_t lane = 0; lane < count - i; ++lane) rest_sum += rest[lane];
+        rest = rounded_weight(rest);
+        __builtin_memcpy(scores + i, &rest, (count - i) * sizeof(float));
+    }
+    return sum_of(sums) + rest_sum;
 }
 
 // ---- states: a matrix for each head ----------------------------------------------------------------------------------------------
@@ -248,4 +305,4 @@ inline void add_to_state(const StateStep& o) {
     }
 }
 
-constexpr FloatKernels kFloats = {add_scaled_rows, activate, max_of, exponentiate, correct_state, add_to_state};
+constexpr FloatKernels kFloats = {add_scaled_rows, activate, max_of, exponentiate, exponentiate_to_bfloats, round_to_bfloats, correct_state, add_to_state};

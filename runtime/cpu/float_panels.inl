@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// FloatPanelKernels; see vectors.inl.
+// FloatPanelKernels; see vectors.inl. With VKFORMER_PAIRS its elements are pairs of bfloat16, the first in the lower half of a float's bits:
+// a product is that of the first ones and that of the second ones together.
 #include "cpu/vectors.inl"
 
 // The sums of four or eight rows by three vectors of columns, a row of the panel and a number of x fill the registers.
@@ -23,6 +24,43 @@ constexpr std::size_t kPanelLanes = 4, kPanelVectors = 3, kRowsAtOnce = 4;
 #endif
 constexpr std::size_t kFloatPanelColumns = kPanelVectors * kPanelLanes;
 constexpr std::size_t kInterleaved = sizeof(Interleaved) / sizeof(float);
+
+/// sums += x · w
+#if defined(VKFORMER_PAIRS) && defined(VKFORMER_HAS_AVX512)
+inline void add_multiplied(PanelFloats& sums, PanelFloats x, PanelFloats w) {
+    sums = (PanelFloats)_mm512_dpbf16_ps((__m512)sums, (__m512bh)x, (__m512bh)w);
+}
+inline void add_multiplied(FourFloats& sums, FourFloats x, FourFloats w) {
+    sums = (FourFloats)_mm_dpbf16_ps((__m128)sums, (__m128bh)x, (__m128bh)w);
+}
+inline void add_multiplied(PanelFloats& sums, float x, PanelFloats w) {
+    add_multiplied(sums, (PanelFloats)_mm512_set1_ps(x), w);
+}
+inline void add_multiplied(FourFloats& sums, float x, FourFloats w) { add_multiplied(sums, (FourFloats)_mm_set1_ps(x), w); }
+#elif defined(VKFORMER_PAIRS)
+template <class Bits, class Vector>
+inline void add_halves(Vector& sums, Bits x, Bits w) {
+    sums += (Vector)(x << 16) * (Vector)(w << 16);
+    sums += (Vector)(x & 0xFFFF0000u) * (Vector)(w & 0xFFFF0000u);
+}
+inline void add_multiplied(FourFloats& sums, FourFloats x, FourFloats w) { add_halves(sums, (FourWords)x, (FourWords)w); }
+inline void add_multiplied(Floats& sums, Floats x, Floats w) { add_halves(sums, (Words)x, (Words)w); }
+inline void add_multiplied(FourFloats& sums, float x, FourFloats w) { add_multiplied(sums, FourFloats{x, x, x, x}, w); }
+#else
+template <class X, class Vector>
+inline void add_multiplied(Vector& sums, X x, Vector w) {
+    sums += x * w;
+}
+#endif
+#ifdef VKFORMER_PAIRS
+inline float multiplied(float x, float w) {
+    FourFloats sums = {};
+    add_multiplied(sums, FourFloats{x, 0, 0, 0}, FourFloats{w, 0, 0, 0});
+    return sums[0];
+}
+#else
+inline float multiplied(float x, float w) { return x * w; }
+#endif
 
 /// Asks for rows that are read next, which may lie behind the matrix: they lie too far apart for processors to see what comes.
 inline void prefetch(const float* rows, std::size_t first, std::size_t stride, std::size_t offset) {
@@ -56,7 +94,7 @@ inline void interleave(const float* rows, std::size_t stride, std::size_t count,
     }
 }
 
-#ifdef VKFORMER_HAS_NEON
+#if defined(VKFORMER_HAS_NEON) && !defined(VKFORMER_PAIRS)
 /// sums += x[lane] · w
 template <int lane, std::size_t vectors>
 inline void add_row(FourFloats x, const FourFloats (&w)[vectors], FourFloats (&sums)[vectors]) {
@@ -83,7 +121,7 @@ inline void add_rows(const float* tile, std::size_t rows, const float* panel, st
 #pragma GCC unroll 8
         for (std::size_t r = 0; r < kRowsAtOnce; ++r)
 #pragma GCC unroll 4
-            for (std::size_t v = 0; v < vectors; ++v) sums[r][v] += tile[r] * w[v];
+            for (std::size_t v = 0; v < vectors; ++v) add_multiplied(sums[r][v], tile[r], w[v]);
 #endif
     }
     if (columns < vectors * kPanelLanes) {
@@ -126,7 +164,7 @@ inline void add_columns(const ProductOperands& o, std::size_t row, std::size_t c
 #pragma GCC unroll 8
         for (std::size_t r = 0; r < rows; ++r)
 #pragma GCC unroll 4
-            for (std::size_t v = 0; v < vectors; ++v) sums[r][v] += x[r * o.x_stride + i] * some[v];
+            for (std::size_t v = 0; v < vectors; ++v) add_multiplied(sums[r][v], x[r * o.x_stride + i], some[v]);
     }
 #pragma GCC unroll 8
     for (std::size_t r = 0; r < rows; ++r)
@@ -141,7 +179,9 @@ inline void add_columns(const ProductOperands& o, std::size_t row, std::size_t c
 template <std::size_t rows>
 inline void add_product_rows(const ProductOperands& o, std::size_t row) {
     std::size_t c = 0;
-    for (; c + 3 * kPanelLanes <= o.columns; c += 3 * kPanelLanes) add_columns<PanelFloats, rows, 3>(o, row, c);
+    // Four vectors are two and two: one alone reads more numbers than it multiplies.
+    for (; c + 3 * kPanelLanes <= o.columns && (o.columns - c) / kPanelLanes != 4; c += 3 * kPanelLanes)
+        add_columns<PanelFloats, rows, 3>(o, row, c);
     for (; c + 2 * kPanelLanes <= o.columns; c += 2 * kPanelLanes) add_columns<PanelFloats, rows, 2>(o, row, c);
     for (; c + kPanelLanes <= o.columns; c += kPanelLanes) add_columns<PanelFloats, rows, 1>(o, row, c);
     for (; c + kLeastColumns <= o.columns; c += kLeastColumns) add_columns<FourFloats, rows, 1>(o, row, c);
@@ -219,7 +259,8 @@ VKFORMER_SHARED_CODE inline void add_sums(const ProductOperands& o, std::size_t 
     for (std::size_t r = row; r < row + rows; ++r)
         for (std::size_t c = column; c < column + columns; ++c) {
             float sum = *next++;
-            for (std::size_t k = done; k < o.depth; ++k) sum += o.x[r * o.x_stride + k] * o.w[c * o.w_stride + k];
+            for (std::size_t k = done; k < o.depth; ++k)
+                sum += multiplied(o.x[r * o.x_stride + k], o.w[c * o.w_stride + k]);
             o.y[r * o.y_stride + c] += o.scale * sum;
         }
 }
@@ -242,7 +283,7 @@ inline void add_dots(const ProductOperands& o, std::size_t row, std::size_t colu
         for (std::size_t r = 0; r < rows; ++r) {
             const auto xs = load<TileFloats>(x + r * o.x_stride + i);
 #pragma GCC unroll 4
-            for (std::size_t c = 0; c < columns; ++c) sums[r][c] += xs * ws[c];
+            for (std::size_t c = 0; c < columns; ++c) add_multiplied(sums[r][c], xs, ws[c]);
         }
     }
     TileFloats in_memory[(rows * columns + 7) / 8 * 8];

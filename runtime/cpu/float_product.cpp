@@ -98,14 +98,16 @@ SmallFloatProduct::SmallFloatProduct(std::size_t rows, std::size_t depth, const 
     if (!has_tiles()) return;
     const std::size_t tile_size = kFloatTileRows * depth;
     const std::size_t size = (rows + kFloatTileRows - 1) / kFloatTileRows * tile_size;
+    const bool is_scaled = scale != 1;
     tiles_ = aligned_bytes(size * sizeof(float));
     panel_ = aligned_bytes(std::max(kernels.panel_columns, kFloatTileRows) * depth * sizeof(float));
     auto *const tiles = reinterpret_cast<float*>(tiles_.get()), *const tile = reinterpret_cast<float*>(panel_.get());
-    std::fill_n(tiles, size, 0.0f);
+    if (is_scaled) std::fill_n(tiles, size, 0.0f);
     for (std::size_t row = 0; row < rows; row += kFloatTileRows) {
+        float* const to = tiles + row * depth;
         kernels.interleave(x + row * x_stride, x_stride, std::min(kFloatTileRows, rows - row), kFloatTileRows, depth,
-                           tile);
-        float_kernels().add_scaled_rows(&scale, 1, tile, 0, tile_size, tiles + row * depth);
+                           is_scaled ? tile : to);
+        if (is_scaled) float_kernels().add_scaled_rows(&scale, 1, tile, 0, tile_size, to);
     }
 }
 
@@ -139,6 +141,10 @@ void SmallFloatProduct::add(std::size_t columns, const float* w, std::size_t w_s
 
 void add_small_float_product(const ProductOperands& o, const FloatPanelKernels& kernels) {
     kernels.add_product(o);
+    add_rest_of_product(o);
+}
+
+void add_rest_of_product(const ProductOperands& o) {
     const std::size_t rows = o.rows / kLeastRows * kLeastRows, columns = o.columns / kLeastColumns * kLeastColumns;
     for (std::size_t row = 0; row < o.rows; ++row) {
         const std::size_t first = row < rows ? columns : 0;

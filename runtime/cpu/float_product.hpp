@@ -97,5 +97,7 @@ private:
 
 /// y[r, c] += Σ_i x[r, i] · w[i, c] on the calling thread, w: [depth, columns] in a cache, without scale.
 void add_small_float_product(const ProductOperands& operands, const FloatPanelKernels& kernels = float_panel_kernels());
+/// What FloatPanelKernels::add_product leaves of it.
+void add_rest_of_product(const ProductOperands& operands);
 
 }  // namespace vkformer::cpu

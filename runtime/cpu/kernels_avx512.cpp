@@ -20,9 +20,11 @@
 
 namespace vkformer::cpu {
 namespace {
+#include "cpu/float_kernels.inl"
 #include "cpu/float_panels.inl"
 }  // namespace
 
+const FloatKernels& float_kernels_avx512() noexcept { return kFloats; }
 const FloatPanelKernels& float_panel_kernels_avx512() noexcept { return kFloatPanels; }
 
 }  // namespace vkformer::cpu

@@ -62,20 +62,22 @@ template void linear(std::span<const double>, std::span<const double>, std::span
 
 namespace {
 
-// The same of op's operands, of some rows of x, without what a gate does.
+// The same of op's operands, of some rows, without what a gate does. normed: for these rows of x, where the op has a norm.
 template <std::floating_point T>
-void product(const graph::Linear& op, graph::Activation activation, const Operands<T>& operands, std::span<const T> x,
-             std::span<T> y) {
-    const std::size_t in = operands.width(op.x);
-    const LinearDims dims{.rows = x.size() / in, .in = in, .out = operands.rows(op.weight)};
-    const std::span<const T> bias = operands.floats(op.epilogue.bias), residual = operands.floats(op.epilogue.residual);
-    std::shared_ptr<T[]> normed;
+void product(const graph::Linear& op, graph::Activation activation, const Operands<T>& operands, std::size_t first,
+             std::size_t rows, std::span<T> normed, std::span<T> y) {
+    const LinearDims dims{.rows = rows, .in = operands.width(op.x), .out = operands.rows(op.weight)};
+    const auto rows_of = [&](std::span<const T> all, std::size_t width) {
+        return all.empty() ? all : all.subspan(first * width, rows * width);
+    };
+    std::span<const T> x = rows_of(operands.floats(op.x), dims.in);
+    const std::span<const T> bias = operands.floats(op.epilogue.bias);
+    const std::span<const T> residual = rows_of(operands.floats(op.epilogue.residual), dims.out);
     if (const graph::Prologue& norm = op.prologue) {
-        normed = aligned_floats<T>(x.size());
-        const std::span<T> own_x(normed.get(), x.size());
-        rms_norm_rows<T>(x, in, operands.floats(norm.gain), static_cast<T>(norm.gain_offset), static_cast<T>(norm.eps),
-                         own_x);
-        x = own_x;
+        normed = normed.first(x.size());
+        rms_norm_rows<T>(x, dims.in, operands.floats(norm.gain), static_cast<T>(norm.gain_offset),
+                         static_cast<T>(norm.eps), normed);
+        x = normed;
     }
     if constexpr (std::same_as<T, float>) {
         if (const PackedWeight* weight = operands.packed(op.weight))
@@ -106,20 +108,26 @@ template <std::floating_point T>
 void execute(const graph::Linear& op, const Operands<T>& operands) {
     const std::size_t batch = operands.shape(op.weight).rank() == 3 ? operands.dim(op.weight, 0) : 1;
     if (batch > 1) return linear_batch(op, batch, operands);
-    const std::span<const T> x = operands.floats(op.x);
-    if (!op.is_gated()) return product(op, op.epilogue.activation, operands, x, operands.floats(op.y));
-    // By some rows at a time: the halves of them all, which no plan counts, would be twice y.
+    const std::size_t count = operands.rows(op.y), width = operands.width(op.y);
+    const std::size_t in = op.prologue ? operands.width(op.x) : 0, both = op.is_gated() ? 2 * width : 0;
+    if (in + both == 0) return product<T>(op, op.epilogue.activation, operands, 0, count, {}, operands.floats(op.y));
+    // By some rows at a time: normed x, and the halves before the gate, which no plan counts, would be as large as x, and twice y.
     constexpr std::size_t kBytes = std::size_t{16} << 20;
-    const std::size_t count = operands.rows(op.y), in = operands.width(op.x), half = operands.width(op.y);
-    const std::size_t most = std::max<std::size_t>(1, kBytes / (2 * half * sizeof(T)));
+    const std::size_t most = std::max<std::size_t>(1, kBytes / ((both == 0 ? in : both) * sizeof(T)));
     const std::size_t times = (count + most - 1) / most, each = (count + times - 1) / times;
-    const std::shared_ptr<T[]> both = aligned_floats<T>(each * 2 * half);
+    const std::shared_ptr<T[]> scratch = aligned_floats<T>(each * (in + both));
+    const std::span<T> normed(scratch.get(), each * in);
     for (std::size_t first = 0; first < count; first += each) {
         const std::size_t rows = std::min(each, count - first);
-        const std::span<T> some(both.get(), rows * 2 * half);
-        product(op, graph::Activation::none, operands, x.subspan(first * in, rows * in), some);
-        for_rows(rows, half, [&](std::size_t row) {
-            gated_halves(row_of(std::span<const T>(some), row, 2 * half), op.epilogue.activation,
+        if (both == 0) {
+            product(op, op.epilogue.activation, operands, first, rows, normed,
+                    operands.floats(op.y).subspan(first * width, rows * width));
+            continue;
+        }
+        const std::span<T> halves(scratch.get() + normed.size(), rows * both);
+        product(op, graph::Activation::none, operands, first, rows, normed, halves);
+        for_rows(rows, width, [&](std::size_t row) {
+            gated_halves(row_of(std::span<const T>(halves), row, both), op.epilogue.activation,
                          operands.floats(op.y, first + row));
         });
     }

@@ -18,9 +18,10 @@ class Operands {
 public:
     using Value = graph::Value;
 
-    /// `tensors` by tensor id; views have none.
-    Operands(const graph::Graph& graph, std::span<const std::shared_ptr<CpuTensor<T>>> tensors)
-        : graph_(graph), tensors_(tensors) {}
+    /// `tensors` by tensor id; views have none. rounds_attention: bfloat_pairs.hpp.
+    Operands(const graph::Graph& graph, std::span<const std::shared_ptr<CpuTensor<T>>> tensors,
+             bool rounds_attention = false)
+        : graph_(graph), tensors_(tensors), rounds_attention_(rounds_attention) {}
 
     const graph::Graph& graph() const { return graph_; }
     DType dtype(Value value) const { return graph_.dtype(value); }
@@ -49,11 +50,15 @@ public:
         return held.packed ? &*held.packed : nullptr;
     }
 
+    /// Whether these keys or values, a cache's or not, are bfloat16 for attention.
+    bool rounds_to_bfloats(Value cache) const { return rounds_attention_ && dtype(cache) == DType::f32; }
+
 private:
     CpuTensor<T>& tensor(Value value) const { return *tensors_[graph_.storage(value).id]; }
 
     const graph::Graph& graph_;
     std::span<const std::shared_ptr<CpuTensor<T>>> tensors_;
+    bool rounds_attention_;
 };
 
 }  // namespace vkformer::cpu

@@ -3,6 +3,7 @@
 #include <limits>
 #include <vector>
 
+#include "cpu/cache_append.hpp"
 #include "cpu/cache_places.hpp"
 #include "cpu/rms_norm.hpp"
 #include "cpu/rope.hpp"
@@ -28,6 +29,8 @@ void execute(const graph::SplitQkv& op, const Operands<T>& operands) {
     const std::size_t rotary_dim = op.table ? operands.width(op.table) : 0;
     const auto positions = static_cast<std::int64_t>(op.table ? operands.rows(op.table) : 0);
 
+    const bool rounds = operands.rounds_to_bfloats(op.key_cache);
+
     std::vector<T> normed(query_gain.empty() ? 0 : d);
     const auto place = [&](std::span<const T> x, std::span<const T> gain, std::int64_t position, std::span<T> y) {
         if (!gain.empty()) {
@@ -51,13 +54,15 @@ void execute(const graph::SplitQkv& op, const Operands<T>& operands) {
         const auto row = places.row_of(batch, position);
         if (!row) continue;
         for (std::size_t h = 0; h < kv_heads; ++h) {
-            place(head(heads + h), key_gain, position, row_of(key_cache, *row * kv_heads + h, d));
+            const std::span<T> key = row_of(key_cache, *row * kv_heads + h, d);
+            place(head(heads + h), key_gain, position, key);
             const std::span<const T> value = head(heads + kv_heads + h);
             const std::span<T> stored = row_of(value_cache, *row * kv_heads + h, d);
             if (op.norms_values)
                 rms_norm<T>(value, {}, 0, static_cast<T>(op.norm_eps), stored);
             else
                 std::ranges::copy(value, stored.begin());
+            if (rounds) round_to_bfloats<T>(key), round_to_bfloats<T>(stored);
         }
     }
 }

@@ -76,6 +76,7 @@ VKFORMER_ELEMENTWISE(>>)
 VKFORMER_COMPARISON(<)
 VKFORMER_COMPARISON(>)
 VKFORMER_COMPARISON(>=)
+VKFORMER_COMPARISON(==)
 #undef VKFORMER_COMPARISON
 #else
 using Floats = float __attribute__((vector_size(32)));
@@ -158,6 +159,26 @@ inline Words join(FourWords lower, FourWords upper) {
     return __builtin_shufflevector(lower, upper, 0, 1, 2, 3, 4, 5, 6, 7);
 }
 #endif
+
+// As many lanes as the target has in a register, for functions of single numbers.
+#ifdef VKFORMER_HAS_AVX512
+using WideFloats = float __attribute__((vector_size(64)));
+using WideInts = std::int32_t __attribute__((vector_size(64)));
+using WideWords = std::uint32_t __attribute__((vector_size(64)));
+
+inline void store(float* to, WideFloats numbers) { __builtin_memcpy(to, &numbers, sizeof numbers); }
+inline WideFloats select(WideInts mask, WideFloats a, WideFloats b) { return mask ? a : b; }
+inline float sum_of(WideFloats v) {
+    return sum_of(__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) +
+                  __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15));
+}
+#else
+using WideFloats = Floats;
+using WideInts = Ints;
+using WideWords = Words;
+#endif
+constexpr std::size_t kWideLanes = sizeof(WideFloats) / sizeof(float);
+
 inline Floats as_floats(Words bits) { return (Floats)bits; }
 
 /// Unsigned bytes, each a lane.

@@ -11,6 +11,7 @@ enum class Rounding : std::uint8_t {
     half_sums,      ///< sums of up to 8 products are float16
     half_products,  ///< weights of their own format, and float32 activations, become float16
     int8,           ///< activations become 8 bits with a scale for each block
+    bfloat,         ///< of attention: queries, keys, values and weights become bfloat16
 };
 
 }  // namespace vkformer::graph

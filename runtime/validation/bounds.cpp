@@ -32,12 +32,17 @@ constexpr double kHalves = 4.5 * kUnit16;
 /// Weights of their own format, and float32 activations, are rounded to float16 for cooperative matrices: each product errs by two units.
 constexpr double kMatrices = 2 * kUnit16;
 
+/// A unit of bfloat16 is 2^−8. A weight and its value err by one each, and an error of a score, a sum of products of which each errs by two,
+/// is a relative error of its weight; errors are independent, and of many keys little of them is left. As int8.
+constexpr double kBfloat = 0x1p-6;
+
 double rounding_of_operands(const Graph& graph, const graph::Op& op, Rounding rounding) {
     const auto* const linear = std::get_if<graph::Linear>(&op);
     const double sums = linear ? linear->factors() : 1;
     if (rounding == Rounding::half_sums) return sums * kHalves;
     if (rounding == Rounding::half_products && linear && is_weight_only(graph.dtype(linear->weight)))
         return sums * kMatrices;
+    if (rounding == Rounding::bfloat) return kBfloat;
     // a norm before the product leaves float16
     const double norm = linear && linear->prologue && graph.dtype(linear->x) == DType::f16 ? kUnit16 : 0;
     return sums * (rounding == Rounding::int8 ? norm + kInt8 : norm);
