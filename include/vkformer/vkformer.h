@@ -267,9 +267,10 @@ VKFORMER_API vkf_result vkf_device_adopt(const vkf_adopt_info* info, const vkf_d
  * VKF_ERROR_MISSING_FEATURE, VKF_ERROR_VULKAN; VKF_ERROR_INVALID_ARGUMENT (with VKF_DEVICE_CPU, an option for Vulkan).
  *
  * VKF_DEVICE_CPU is the processor, for hosts without a usable Vulkan device: no loader, no driver. Programs and sessions
- * give what Vulkan devices give, but for rounding (products of quantised weights round their rows to 8 bits, but with
- * VKF_VARIANTS_PLAIN; nothing is measured, and cache_folder is not used); vkf_program_submit and vkf_session_step compute before they return, in the calling
- * thread and OpenBLAS's (OPENBLAS_NUM_THREADS), and what they give a ticket for is done. What takes or gives Vulkan's
+ * give what Vulkan devices give, but for rounding (products of quantised weights round their rows to 8 bits, and
+ * attention beside them its operands to bfloat16, but with VKF_VARIANTS_PLAIN; nothing is measured, and cache_folder is
+ * not used); vkf_program_submit and vkf_session_step compute before they return, in the calling thread and OpenBLAS's
+ * (OPENBLAS_NUM_THREADS), and what they give a ticket for is done. What takes or gives Vulkan's
  * objects (command buffers, semaphores, the application's buffers and images, vkf_device_vulkan) is
  * VKF_ERROR_MISSING_FEATURE, a tensor has no buffer, and no memory is counted. max_gpu_us and the times of sessions are
  * of the processor; a chunk of a prompt and a token are not divided.
