@@ -109,11 +109,11 @@ bool BatchScript::pass_over(const Job& job, const Error& error) {
         // What programs of guesses hold may be what it lacks. Run in part, one run can be repeated: its keys go to the same places.
         if (job.part->program && (job.runs > 1 || model_->config().keeps_states())) return false;
         // Then all that other jobs would need.
-        const bool had_checks = drop_checks() > 0;
-        if (had_checks)
-            most_checked_rows_ = 0;
-        else if (drop_others(job) == 0)
-            return false;
+        const std::uint32_t checked_rows = std::exchange(most_checked_rows_, 0);
+        if (drop_checks() == 0) {
+            most_checked_rows_ = checked_rows;
+            if (drop_others(job) == 0) return false;
+        }
     }
     std::erase_if(steps_, is_failed);  // made in part, at best
     std::erase_if(chunks_, is_failed);
