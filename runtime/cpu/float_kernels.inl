@@ -2,6 +2,7 @@
 // FloatKernels; see vectors.inl.
 #include "cpu/vectors.inl"
 
+#ifndef VKFORMER_HAS_AVX512  // which takes AVX2's
 /// y[0 … vectors · 8 − 1] += Σ_j scales[j] · w[j]
 template <std::size_t vectors>
 inline void add_scaled_columns(const float* scales, std::size_t count, const float* w, std::size_t w_stride, float* y) {
@@ -25,6 +26,7 @@ inline void add_scaled_rows(const float* scales, std::size_t count, const float*
     for (; i < width; ++i)
         for (std::size_t j = 0; j < count; ++j) y[i] += scales[j] * w[j * w_stride + i];
 }
+#endif
 
 // ---- functions of single numbers -----------------------------------------------------------------------------------------------
 
@@ -225,6 +227,7 @@ inline float exponentiate_to_bfloats(float* scores, std::size_t count, float pow
     return sum_of(sums) + rest_sum;
 }
 
+#ifndef VKFORMER_HAS_AVX512
 // ---- states: a matrix for each head ----------------------------------------------------------------------------------------------
 
 /// Some columns of the state, in one walk that adds up what they hold for key and query, and one that corrects them.
@@ -305,4 +308,6 @@ inline void add_to_state(const StateStep& o) {
     }
 }
 
-constexpr FloatKernels kFloats = {add_scaled_rows, activate, max_of, exponentiate, exponentiate_to_bfloats, round_to_bfloats, correct_state, add_to_state};
+constexpr FloatKernels kFloats = {add_scaled_rows,         activate,         max_of,        exponentiate,
+                                  exponentiate_to_bfloats, round_to_bfloats, correct_state, add_to_state};
+#endif

@@ -195,8 +195,11 @@ inline void add_float_product_in_place(const ProductOperands& o) {
 
 // ---- w where it lies, by rows -----------------------------------------------------------------------------------------------------
 
-// Three rows of w and a number of sums that, with a vector of x, fill the registers; sixteen, four and one are two thirds of NEON's.
-#if defined(VKFORMER_HAS_AVX512)
+// Three rows of w and a number of sums that, with a vector of x, fill the registers; sixteen, four and one are two thirds of NEON's. Pairs
+// come this way where a few keys are left over.
+#if defined(VKFORMER_PAIRS)
+constexpr std::size_t kTileRows = 1, kTileColumns = 1;
+#elif defined(VKFORMER_HAS_AVX512)
 constexpr std::size_t kTileRows = 8, kTileColumns = 3;
 #elif defined(VKFORMER_HAS_AVX2)
 constexpr std::size_t kTileRows = 4, kTileColumns = 3;
@@ -249,7 +252,7 @@ inline Floats sums_of_eight(const TileFloats* vectors) {
 VKFORMER_SHARED_CODE inline void add_sums(const ProductOperands& o, std::size_t row, std::size_t rows,
                                           std::size_t column, std::size_t columns, const TileFloats* sums,
                                           std::size_t done) {
-    float together[kTileRows * kTileColumns];
+    float together[(kTileRows * kTileColumns + 7) / 8 * 8];
 #ifdef VKFORMER_HAS_AVX512
     for (std::size_t i = 0; i < rows * columns; i += 8) store(together + i, sums_of_eight(sums + i));
 #else

@@ -24,7 +24,18 @@ namespace {
 #include "cpu/float_panels.inl"
 }  // namespace
 
-const FloatKernels& float_kernels_avx512() noexcept { return kFloats; }
+const FloatKernels& float_kernels_avx512() noexcept {
+    static const FloatKernels kernels = [] {
+        FloatKernels some = float_kernels_avx2();
+        some.activate = activate;
+        some.max_of = max_of;
+        some.exponentiate = exponentiate;
+        some.exponentiate_to_bfloats = exponentiate_to_bfloats;
+        some.round_to_bfloats = round_to_bfloats;
+        return some;
+    }();
+    return kernels;
+}
 const FloatPanelKernels& float_panel_kernels_avx512() noexcept { return kFloatPanels; }
 
 }  // namespace vkformer::cpu
