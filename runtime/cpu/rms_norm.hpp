@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <span>
 
+#include "cpu/blas.hpp"
 #include "cpu/rows.hpp"
 
 namespace vkformer::cpu {
@@ -18,7 +19,7 @@ template <std::floating_point T>
 void rms_norm(std::span<const T> x, std::span<const T> gain, T gain_offset, T eps, std::span<T> y) {
     assert((gain.empty() || gain.size() == x.size()) && y.size() == x.size());
     T square_sum = 0;
-    for (const T value : x) square_sum += value * value;
+    add_matrix_vector(1, x.size(), T{1}, {x.data(), x.size()}, x.data(), &square_sum);
     const T scale = 1 / std::sqrt(square_sum / static_cast<T>(x.size()) + eps);
     for (std::size_t i = 0; i < x.size(); ++i) y[i] = ((gain.empty() ? T{1} : gain[i]) + gain_offset) * x[i] * scale;
 }
