@@ -392,7 +392,9 @@ Result<GenerationEngine> GenerationEngine::load(const std::filesystem::path& pat
             "a draft model or multi-token head guesses for one text at a time, which a Generator makes: leave it out");
     if (options.generator.should_stop)
         return invalid("an engine never asks should_stop: cancel() ends a request, and its destructor all");
-    api::OpeningBackend opening(api::open_options(options.generator));
+    api::OpenOptions open = api::open_options(options.generator);
+    open.lasts = true;
+    api::OpeningBackend opening(std::move(open));
     VKFORMER_TRY(auto language, api::load_language_model(path, options.generator.adapters));
     const models::Decoder& model = *language.model;
     VKFORMER_TRY(auto batch, batch_options(model, language, options));

@@ -38,7 +38,8 @@ namespace {
 constexpr tuning::TrialTime kTrialTime{.seconds = 1}, kGpuTrialTime{.seconds = 4, .plan_share = 0.6};
 
 std::unique_ptr<graph::Backend> cpu_backend(const OpenOptions& options) {
-    return cpu::make_cpu_backend<float>(options.plain ? cpu::QuantizedProducts::floats : cpu::QuantizedProducts::int8);
+    return cpu::make_cpu_backend<float>(options.plain ? cpu::QuantizedProducts::floats : cpu::QuantizedProducts::int8,
+                                        options.lasts ? cpu::PackedPlace::where_fastest : cpu::PackedPlace::file);
 }
 
 OpenedBackend open_cpu(const OpenOptions& options) {

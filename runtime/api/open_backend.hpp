@@ -34,6 +34,7 @@ struct OpenOptions {
     std::function<bool()> should_stop{};  ///< graph::Backend::set_should_stop
     bool profile = false;                 ///< vulkan::BackendOptions::profile
     Offload offload{};                    ///< vulkan::BackendOptions::offload
+    bool lasts = false;                   ///< what it loads will run thousands of times: cpu::PackedPlace
 };
 
 /// Of one that several parts of a model share.

@@ -2,6 +2,7 @@
 #include "cpu/backend.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -13,6 +14,7 @@
 #include "cpu/float_pool.hpp"
 #include "cpu/int8_kernels.hpp"
 #include "cpu/packed_dot.hpp"
+#include "cpu/parallel.hpp"
 #include "cpu/twins.hpp"
 #include "cpu/weight_bytes.hpp"
 
@@ -26,11 +28,14 @@ using graph::Value;
 template <std::floating_point T>
 class CpuStore final : public graph::TensorStore {
 public:
-    CpuStore(QuantizedProducts quantized, std::shared_ptr<graph::StoredBytes> stored)
-        : products(quantized), share(std::move(stored)) {}
+    CpuStore(QuantizedProducts quantized, PackedPlace place, std::shared_ptr<graph::StoredBytes> stored)
+        : products(quantized), share(std::move(stored)) {
+        if (place == PackedPlace::file) copies = false;
+    }
     const void* type() const noexcept override { return &kTypeTag<CpuStore>; }
     QuantizedProducts products;
     std::mutex mutex;  // of weights: programs of several threads share them
+    std::optional<bool> copies;  // packed weights; known with the first program
     graph::StoreShare share;
     FloatPool<T> pool;
     std::map<std::string, std::shared_ptr<CpuTensor<T>>, std::less<>> tensors;
@@ -108,21 +113,52 @@ std::optional<PackedWeight> packed_weight(const Tensor& tensor, QuantizedProduct
     return weight;
 }
 
+/// Whether the packed weights of a program are worth a copy on large pages: what reads them all for each token waits for the addresses of
+/// small ones, which are all that mapped files have. Not where they are few, or would take much of the memory that there is.
+bool is_worth_a_copy(const graph::Graph& graph) {
+    constexpr std::uint64_t kLeast = std::uint64_t{32} << 20, kShare = 4;
+    std::uint64_t bytes = 0;
+    for (const Tensor& tensor : graph.tensors())
+        for (const TensorData& part : tensor.data) bytes += part.bytes.size();
+    return bytes >= kLeast && bytes <= platform::room_on_large_pages() / kShare;
+}
+
+/// The weight on the pool's pages; where there is no memory for it, where it was.
+template <std::floating_point T>
+void copy_parts(PackedWeight& weight, FloatPool<T>& pool) try {
+    std::vector<TensorData> parts = weight.parts;
+    for (TensorData& part : parts) {
+        const std::size_t size = part.bytes.size();
+        const std::shared_ptr<T[]> copy = pool.floats((size + sizeof(T) - 1) / sizeof(T));
+        auto* const to = reinterpret_cast<std::byte*>(copy.get());
+        parallel_for(size, std::size_t{4} << 20, [&](std::size_t first, std::size_t last, std::size_t) {
+            std::memcpy(to + first, part.bytes.data() + first, last - first);
+        });
+        part.bytes = {to, size};
+        part.owner = copy;
+    }
+    weight.parts = std::move(parts);
+    weight.is_copy = true;
+} catch (const std::bad_alloc&) {
+}
+
 template <std::floating_point T>
 Result<std::shared_ptr<CpuTensor<T>>> load_weight(const Tensor& tensor, bool may_pack, CpuStore<T>& store) {
     auto result = std::make_shared<CpuTensor<T>>(CpuTensor<T>{.dtype = tensor.dtype, .shape = tensor.shape});
     if (std::same_as<T, float> && may_pack) result->packed = packed_weight(tensor, store.products);
     if (!result->packed) VKFORMER_CHECK(load_numbers(tensor, *result, store.pool));
+    if (result->packed && store.copies.value_or(false)) copy_parts(*result->packed, store.pool);
     return result;
 }
 
-/// Counts a tensor that a store has got. A packed weight stays where its file is mapped.
+/// Counts a tensor that a store has got.
 template <std::floating_point T>
 void add_bytes(graph::StoreShare& share, const Tensor& tensor, const CpuTensor<T>& made) {
     const std::uint64_t own = made.floats.size_bytes() + made.ints.size() * sizeof(std::int32_t);
     share.add(tensor.kind == TensorKind::weight ? graph::Stored::weights : graph::Stored::states, own);
     if (!made.packed) return;
-    for (const TensorData& part : made.packed->parts) share.add(graph::Stored::weights_in_place, part.bytes.size());
+    const auto kind = made.packed->is_copy ? graph::Stored::weights : graph::Stored::weights_in_place;
+    for (const TensorData& part : made.packed->parts) share.add(kind, part.bytes.size());
 }
 
 /// The store's tensor of that name; made by `make` where the store has none.
@@ -225,6 +261,7 @@ Result<typename CpuProgram<T>::Tensors> make_tensors(const graph::Plan& plan, Cp
                                                      CpuStore<T>& states) {
     const graph::Graph& graph = plan.graph;
     const std::vector<Use> uses = uses_of(graph);
+    if (const std::lock_guard lock(weights.mutex); !weights.copies) weights.copies = is_worth_a_copy(graph);
     const Arena<T> arena(plan);
     FloatPool<T> own;
     typename CpuProgram<T>::Tensors result(graph.tensors().size());
@@ -243,12 +280,12 @@ Result<typename CpuProgram<T>::Tensors> make_tensors(const graph::Plan& plan, Cp
 template <std::floating_point T>
 class CpuBackend final : public graph::Backend {
 public:
-    explicit CpuBackend(QuantizedProducts products) : products_(products) {}
+    CpuBackend(QuantizedProducts products, PackedPlace place) : products_(products), place_(place) {}
 
     std::string name() const override { return std::same_as<T, float> ? "CPU (float)" : "CPU (double)"; }
 
     std::shared_ptr<graph::TensorStore> make_store() override {
-        return std::make_shared<CpuStore<T>>(products_, stored_);
+        return std::make_shared<CpuStore<T>>(products_, place_, stored_);
     }
 
     Result<std::unique_ptr<graph::Backend>> make_twin() const override {
@@ -272,6 +309,7 @@ public:
 
 private:
     QuantizedProducts products_;
+    PackedPlace place_;
 };
 
 }  // namespace
@@ -413,12 +451,12 @@ template class CpuProgram<float>;
 template class CpuProgram<double>;
 
 template <std::floating_point T>
-std::unique_ptr<graph::Backend> make_cpu_backend(QuantizedProducts products) {
-    return std::make_unique<CpuBackend<T>>(products);
+std::unique_ptr<graph::Backend> make_cpu_backend(QuantizedProducts products, PackedPlace place) {
+    return std::make_unique<CpuBackend<T>>(products, place);
 }
 
-template std::unique_ptr<graph::Backend> make_cpu_backend<float>(QuantizedProducts);
-template std::unique_ptr<graph::Backend> make_cpu_backend<double>(QuantizedProducts);
+template std::unique_ptr<graph::Backend> make_cpu_backend<float>(QuantizedProducts, PackedPlace);
+template std::unique_ptr<graph::Backend> make_cpu_backend<double>(QuantizedProducts, PackedPlace);
 
 std::vector<std::uint64_t> weight_bytes(const graph::Graph& graph) {
     const std::vector<Use> uses = uses_of(graph);

@@ -68,14 +68,21 @@ enum class QuantizedProducts : std::uint8_t {
     floats,  ///< with activations as they are
 };
 
+/// Where weights lie that products take as their files have them.
+enum class PackedPlace : std::uint8_t {
+    file,           ///< in the file, mapped
+    where_fastest,  ///< in memory of their own where that is worth its time for programs that run thousands of times
+};
+
 /// "CPU (float)" or "CPU (double)"; of double, whose weights are numbers, `products` changes nothing. Its programs are CpuProgram<T>. Errors
 /// of compile: ShapeMismatch (a tensor in the store has another shape or dtype), InvalidArgument (a store of another backend),
 /// OutOfHostMemory.
 template <std::floating_point T>
-std::unique_ptr<graph::Backend> make_cpu_backend(QuantizedProducts products = QuantizedProducts::int8);
+std::unique_ptr<graph::Backend> make_cpu_backend(QuantizedProducts products = QuantizedProducts::int8,
+                                                 PackedPlace place = PackedPlace::file);
 
-extern template std::unique_ptr<graph::Backend> make_cpu_backend<float>(QuantizedProducts);
-extern template std::unique_ptr<graph::Backend> make_cpu_backend<double>(QuantizedProducts);
+extern template std::unique_ptr<graph::Backend> make_cpu_backend<float>(QuantizedProducts, PackedPlace);
+extern template std::unique_ptr<graph::Backend> make_cpu_backend<double>(QuantizedProducts, PackedPlace);
 
 /// Executes one node of a program of a CPU backend; the caller has written the operands. Errors: InvalidArgument (another
 /// backend's program, no such node).

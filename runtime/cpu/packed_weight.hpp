@@ -18,6 +18,7 @@ struct PackedWeight {
     std::vector<TensorData> parts;
     std::vector<std::size_t> begins{};  ///< the first row of each part, for who reads some rows of many
     const Int8Kernels* int8 = nullptr;  ///< activations are rounded to 8 bits; null: they stay floats
+    bool is_copy = false;               ///< of what its file has
 };
 
 /// Row `row` as floats. Requires a row of the weight; out.size() is `in`.

@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "core/platform/system.hpp"
 #include "cpu/activate.hpp"
 #include "cpu/backend.hpp"
 #include "cpu/float_kernels.hpp"
@@ -476,6 +477,35 @@ TEST_CASE("a thread that comes late to a loop has no part in the next", "[cpu][p
         failures += done != count;
     }
     CHECK(failures == 0);
+}
+
+// Who reads all of them for each token is faster where they lie on large pages; what takes a quarter of the memory stays in its file.
+TEST_CASE("large weights of programs that last have a copy, small ones none", "[cpu][packed]") {
+    const auto place = GENERATE(cpu::PackedPlace::file, cpu::PackedPlace::where_fastest);
+    const std::uint64_t out = GENERATE(100, 4200), in = 4096;
+    std::vector<std::uint16_t> halves(out * in, float_to_half(0.5f));
+    const std::size_t bytes = halves.size() * sizeof halves[0];
+    const bool is_copied = place == cpu::PackedPlace::where_fastest && bytes >= (std::size_t{32} << 20) &&
+                           bytes <= platform::room_on_large_pages() / 4;
+    CAPTURE(out, is_copied);
+    graph::Graph g;
+    const graph::Value weight = must(
+        g.weight("weight",
+                 {.dtype = DType::f16, .shape = {out, in}, .bytes = std::as_bytes(std::span(halves)), .owner = nullptr},
+                 DType::f16));
+    const graph::Value x = must(g.input("x", DType::f32, {1, in}));
+    const graph::Value y = must(linear(g, x, weight));
+    g.mark_output(y);
+    const auto backend = cpu::make_cpu_backend<float>(cpu::QuantizedProducts::int8, place);
+    const auto weights = backend->make_store();
+    const auto program = must(backend->compile(graph::make_plan(g), weights, backend->make_store()));
+    std::ranges::fill(halves, float_to_half(2.0f));
+    must(program->write(x, std::vector<float>(in, 1.0f)));
+    must(program->submit());
+    std::vector<float> found(out);
+    must(program->read(y, std::span(found)));
+    CHECK(found == std::vector<float>(out, static_cast<float>(in) * (is_copied ? 0.5f : 2.0f)));
+    CHECK(backend->memory().weights == bytes);
 }
 
 }  // namespace vkformer::tests

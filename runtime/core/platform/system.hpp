@@ -30,6 +30,10 @@ std::tm utc_time(std::time_t time);
 /// Asks for large pages under memory that nothing has been written to. Nothing but time depends on whether there are any.
 void prefer_large_pages(void* bytes, std::size_t size) noexcept;
 
+/// Bytes that may be taken on large pages without others' giving way, of the machine or of the control group; 0: there are no large pages,
+/// or nothing says how many bytes.
+std::uint64_t room_on_large_pages();
+
 /// The largest cache of the processor; 0: nothing says so.
 std::uint64_t last_level_cache_bytes();
 /// The processor's name; empty: nothing says so.

@@ -75,6 +75,8 @@ std::tm utc_time(std::time_t time) {
 
 void prefer_large_pages(void*, std::size_t) noexcept {}  // they would need a right of the user, and be locked in memory
 
+std::uint64_t room_on_large_pages() { return 0; }
+
 std::uint64_t last_level_cache_bytes() {
     DWORD size = 0;
     ::GetLogicalProcessorInformation(nullptr, &size);
