@@ -178,6 +178,15 @@ def test_requests_are_bounded() -> None:
     running.kill()
 
 
+def test_an_answered_request_has_left_its_place() -> None:
+    running = Server("--max-requests", "1", models=("vectors", "texts"))
+    for _ in range(150):
+        assert len(running.post("/v1/embeddings", {"input": "the cat"})["data"]) == 1
+        running.post("/v1/completions", {"prompt": "a", "max_tokens": 1})
+        assert running.request("POST", "/v1/completions", {"prompt": "a", "max_tokens": 1, "stream": True})[0] == 200
+    running.kill()
+
+
 def test_pipelined_requests_are_answered_in_order(server: Server) -> None:
     body = b'{"input": "the cat"}'
     first = b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)

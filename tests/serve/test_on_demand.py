@@ -5,6 +5,7 @@ import http.client
 import json
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -101,6 +102,34 @@ def test_what_runs_is_not_cut_for_another_model() -> None:
             assert waiting.result(60)
         assert first.startswith(b"data:") and rest.endswith(b"data: [DONE]\n\n") and rest.count(b"data: {") > 500
         server.line("unloaded", model="texts")
+    finally:
+        server.kill()
+
+
+def test_who_has_gone_wants_no_model() -> None:
+    memory = str(texts_needs(cache_tokens=192))
+    server = Server("--load", "on-demand", "--memory", memory, "--sequences", "1", "--max-requests", "2", models=("texts", "vectors"))
+    try:
+        body = {"model": "texts", "prompt": "Once", "max_tokens": 140, "stream": True, "n": 16}
+        body["logit_bias"] = {"2": -100}
+        running = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        running.request("POST", "/v1/completions", json.dumps(body), {"content-type": "application/json"})
+        answer = running.getresponse()
+        first = answer.readline()
+        waiting = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        waiting.request("POST", "/v1/embeddings", json.dumps({"model": "vectors", "input": "Hi"}), {"content-type": "application/json"})
+        end = time.monotonic() + 30
+        while states(server)["texts"] != "leaving":
+            assert time.monotonic() < end
+        waiting.close()
+        server.line("request", route="/v1/embeddings", status=499)
+        while states(server)["texts"] != "ready":
+            assert time.monotonic() < end
+        # Its place is free, and the model takes requests while the first one is at work.
+        assert server.post("/v1/completions", {"model": "texts", "prompt": "Once", "max_tokens": 1})["usage"]["completion_tokens"] == 1
+        assert first.startswith(b"data:") and answer.read().endswith(b"data: [DONE]\n\n")
+        assert count(server, "unloaded", "texts") == 0 and count(server, "loaded", "vectors") == 0
+        assert embed(server)
     finally:
         server.kill()
 

@@ -60,6 +60,8 @@ public:
     /// Told once, on some thread, when nobody waits for the reply any more: the client went away or read too slowly, or the time was up;
     /// at once, if that is so. Replaces what was given before.
     virtual void on_gone(std::function<void()> told) = 0;
+    /// What the request has until its reply has its end, or nobody waits for that: it is let go before the client can know of either.
+    virtual void hold(std::shared_ptr<void> what) = 0;
 };
 using ExchangePtr = std::shared_ptr<Exchange>;
 

@@ -155,12 +155,10 @@ public:
     void reply(Response response) override {
         std::function<void()> unneeded;  // what it holds is let go without the lock
         const std::lock_guard lock(mutex_);
-        if (is_ended_ || has_begun_) return;
+        if (is_ended_ || is_gone_ || has_begun_) return;
         std::string bytes = whole(response, headers_, keeps_alive_, request_);  // first: there may be no memory for it
-        is_ended_ = true;
-        status_ = response.status;
         unneeded.swap(told_);
-        queue(std::move(bytes), true);
+        end_with(response.status, std::move(bytes));
     }
 
     void begin(std::string content_type) override {
@@ -199,10 +197,9 @@ public:
     void end() override {
         std::function<void()> unneeded;
         const std::lock_guard lock(mutex_);
-        if (is_ended_ || !has_begun_) return;
-        is_ended_ = true;
+        if (is_ended_ || is_gone_ || !has_begun_) return;
         unneeded.swap(told_);
-        queue("0\r\n\r\n", true);
+        end_with(status_, "0\r\n\r\n");
     }
 
     void on_gone(std::function<void()> told) override {
@@ -217,6 +214,11 @@ public:
         if (told) told();
     }
 
+    void hold(std::shared_ptr<void> what) override {
+        const std::lock_guard lock(mutex_);
+        if (!is_ended_ && !is_gone_) held_ = std::move(what);
+    }
+
     void is_sent(std::size_t bytes) {
         const std::lock_guard lock(mutex_);
         unsent_ -= std::min(unsent_, bytes);
@@ -229,7 +231,20 @@ public:
             const std::lock_guard lock(mutex_);
             if (is_gone_) return;
             is_gone_ = true;
+            held_.reset();
             told.swap(told_);
+        }
+        if (told) told();
+    }
+    /// The answer that its time is up; who works on another one is told that nobody waits for it.
+    void end_late(const Response& response) {
+        std::function<void()> told;
+        {
+            const std::lock_guard lock(mutex_);
+            if (is_ended_ || is_gone_ || has_begun_) return;
+            is_gone_ = true;
+            told.swap(told_);
+            end_with(response.status, whole(response, headers_, keeps_alive_, request_));
         }
         if (told) told();
     }
@@ -250,6 +265,12 @@ public:
     }
 
 private:
+    void end_with(int status, std::string bytes) {
+        is_ended_ = true;
+        status_ = status;
+        held_.reset();
+        queue(std::move(bytes), true);
+    }
     void queue(std::string bytes, bool is_last) {
         unsent_ += bytes.size();
         connection_->send(std::move(bytes), is_last);
@@ -267,6 +288,7 @@ private:
     const Clock::time_point began_ = Clock::now();
     std::mutex mutex_;
     std::function<void()> told_;
+    std::shared_ptr<void> held_;
     int status_ = 0;
     std::uint64_t sent_ = 0;
     std::size_t unsent_ = 0;
@@ -440,8 +462,7 @@ void Connection::handle() {
         const auto exchange = self->exchange_;
         if (exchange->has_ended()) return;  // what is left is its client's reading, which has times of its own
         if (exchange->has_begun()) return self->shut();
-        exchange->gone();
-        exchange->reply(self->shared_.service->refuse(504, "the time for a request is up"));
+        exchange->end_late(self->shared_.service->refuse(504, "the time for a request is up"));
     });
     watch();
     shared_.service->handle(exchange_);

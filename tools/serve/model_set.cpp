@@ -337,10 +337,12 @@ ModelSet::Entry* ModelSet::least_recent(const Entry& wanted) const {
     return found;
 }
 
-/// Lets models go, until there is room for the wanted one by the bytes that they need, or else a single one. False: there was none.
+/// Lets models go, until there is room for the wanted one by the bytes that they need, or else a single one. False: there was none, or
+/// nobody waits for the wanted one any more, for which no other has to go then.
 bool ModelSet::make_room(const Entry& wanted, bool for_bytes) {
     for (;;) {
         Entry* victim = nullptr;
+        bool is_spared = false;
         {
             std::unique_lock lock(shared_->mutex);
             std::uint64_t used = wanted.needs;
@@ -350,10 +352,17 @@ bool ModelSet::make_room(const Entry& wanted, bool for_bytes) {
             victim = least_recent(wanted);
             for (const auto& entry : entries_)
                 if (!victim && is_ending(entry->state)) victim = entry.get();
-            if (!victim || shared_->stops) return false;
+            if (!victim || shared_->stops || wanted.waiting.empty()) return false;
             if (victim->state == ModelState::ready) victim->state = ModelState::leaving;
-            shared_->changed.wait(lock, [&] { return shared_->stops || *victim->users == 0; });
+            shared_->changed.wait(lock,
+                                  [&] { return shared_->stops || *victim->users == 0 || wanted.waiting.empty(); });
             if (shared_->stops) return false;
+            is_spared = wanted.waiting.empty();
+            if (is_spared && victim->state == ModelState::leaving) victim->state = ModelState::ready;
+        }
+        if (is_spared) {
+            if (state(*victim) == ModelState::ready) tell(*victim, std::nullopt);
+            return false;
         }
         unload(*victim);
         log_->say("unloaded", {{"model", victim->spec.name}});
@@ -366,23 +375,36 @@ bool ModelSet::make_room(const Entry& wanted, bool for_bytes) {
 }
 
 void ModelSet::tell(Entry& entry, const std::optional<Refusal>& why_not) {
-    std::vector<NotYet::Told> waiting;
+    std::vector<NotYet::Waiter> waiting;
     {
         const std::lock_guard lock(shared_->mutex);
         waiting.swap(entry.waiting);
     }
-    for (const NotYet::Told& told : waiting) told(why_not);
+    for (const NotYet::Waiter& waiter : waiting) waiter.told(why_not);
 }
 
-void ModelSet::wait(Entry& entry, NotYet::Told told) const {
+void ModelSet::wait(Entry& entry, NotYet::Waiter waiter) const {
     bool is_ready = false;
     {
         const std::lock_guard lock(shared_->mutex);
+        if (*waiter.is_gone) return;
         is_ready = entry.state == ModelState::ready;
-        if (!is_ready && !shared_->stops) entry.waiting.push_back(std::exchange(told, nullptr));
+        if (!is_ready && !shared_->stops) entry.waiting.push_back(std::exchange(waiter, {}));
     }
     shared_->changed.notify_all();
-    if (told) told(is_ready ? std::nullopt : std::optional(serve::told({ErrorCode::Cancelled, {}})));
+    if (waiter.told) waiter.told(is_ready ? std::nullopt : std::optional(told({ErrorCode::Cancelled, {}})));
+}
+
+void ModelSet::forget(Entry& entry, const std::atomic<bool>* gone) const {
+    NotYet::Waiter unneeded;  // what it holds is let go without the lock
+    {
+        const std::lock_guard lock(shared_->mutex);
+        const auto found = std::ranges::find(entry.waiting, gone, [](const auto& one) { return one.is_gone.get(); });
+        if (found == entry.waiting.end()) return;
+        unneeded = std::move(*found);
+        entry.waiting.erase(found);
+    }
+    shared_->changed.notify_all();
 }
 
 void ModelSet::stop() {
@@ -428,7 +450,9 @@ ModelSet::Held ModelSet::hold(Entry& entry) const {
 
 ModelSet::Held ModelSet::hold(const Call& call, Entry& entry) const {
     Held held = hold(entry);
-    if (!held && options_.on_demand) throw NotYet([this, &entry](NotYet::Told told) { wait(entry, std::move(told)); });
+    if (!held && options_.on_demand)
+        throw NotYet([this, &entry](NotYet::Waiter waiter) { wait(entry, std::move(waiter)); },
+                     [this, &entry](const std::atomic<bool>* gone) { forget(entry, gone); });
     if (!held) throw why_not(entry);
     {
         const std::lock_guard lock(shared_->mutex);

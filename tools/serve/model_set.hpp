@@ -66,7 +66,7 @@ public:
         // Under the set's mutex:
         ModelState state = ModelState::loading;
         std::uint64_t last_used = 0;        // by the count of the set's uses
-        std::vector<NotYet::Told> waiting;  // requests that came before it was loaded
+        std::vector<NotYet::Waiter> waiting;  // requests that came before it was loaded
         std::string device_before;          // where it was lost or failed, and is to be loaded again
         std::chrono::seconds pause{0};      // it failed and could not be loaded anew: until the next attempt
         std::chrono::steady_clock::time_point not_before{};  // the next attempt
@@ -118,7 +118,8 @@ private:
     Result<void> load_lost(Entry& entry);
     void load_failed(Entry& entry);
     void unload(Entry& entry);
-    void wait(Entry& entry, NotYet::Told told) const;
+    void wait(Entry& entry, NotYet::Waiter waiter) const;
+    void forget(Entry& entry, const std::atomic<bool>* gone) const;
     /// What is to be done next, once there is something; nullptr: the end.
     Entry* next();
     void load_wanted(Entry& entry);

@@ -94,11 +94,14 @@ void Router::handle(ExchangePtr exchange) {
     const Family family = family_of(request.path);
     try {
         const Route& route = find(request);
-        std::shared_ptr<void> place;
-        if (route.is_work && !(place = take_place(at_work_, limits_.requests)))
-            throw Refusal(503,
-                          "the server is busy with " + std::to_string(limits_.requests) + " requests; try again soon");
-        answer(route, Call(exchange, family, std::move(place)));
+        if (route.is_work) {
+            auto place = take_place(at_work_, limits_.requests);
+            if (!place)
+                throw Refusal(
+                    503, "the server is busy with " + std::to_string(limits_.requests) + " requests; try again soon");
+            exchange->hold(std::move(place));
+        }
+        answer(route, Call(exchange, family));
     } catch (const Refusal& refusal) {
         exchange->reply(as_response(family, refusal));
     }
@@ -115,8 +118,11 @@ void Router::answer(const Route& route, const Call& call) {
     try {
         route.answer(call);
     } catch (const NotYet& model) {
-        call.exchange().on_gone([is_gone] { *is_gone = true; });
-        model.wait(go_on);
+        call.exchange().on_gone([is_gone, forget = model.forget] {
+            *is_gone = true;
+            forget(is_gone.get());
+        });
+        model.wait({go_on, is_gone});
     } catch (const Refusal& refusal) {
         call.refuse(refusal);
     } catch (const std::bad_alloc&) {

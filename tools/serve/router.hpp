@@ -22,11 +22,10 @@
 
 namespace vkformer::serve {
 
-/// What a route's function holds: the exchange, and with it a place among the requests at work.
+/// What a route's function holds of a request.
 class Call {
 public:
-    Call(ExchangePtr exchange, Family family, std::shared_ptr<void> place)
-        : exchange_(std::move(exchange)), family_(family), place_(std::move(place)) {}
+    Call(ExchangePtr exchange, Family family) : exchange_(std::move(exchange)), family_(family) {}
 
     const Request& request() const noexcept { return exchange_->request(); }
     Family family() const noexcept { return family_; }
@@ -46,16 +45,20 @@ private:
     };
     ExchangePtr exchange_;
     Family family_;
-    std::shared_ptr<void> place_;
     std::shared_ptr<Kept> kept_ = std::make_shared<Kept>();
 };
 
 /// Thrown by a route whose model is to be loaded first. The router waits, on some thread, until it is told: then the route is asked
-/// again, or its client told why not.
+/// again, or its client told why not. Whose client goes is forgotten, and what it holds with it.
 struct NotYet : std::exception {
-    using Told = std::function<void(std::optional<Refusal> why_not)>;
-    explicit NotYet(std::function<void(Told)> how) : wait(std::move(how)) {}
-    std::function<void(Told)> wait;
+    struct Waiter {
+        std::function<void(std::optional<Refusal> why_not)> told;
+        std::shared_ptr<std::atomic<bool>> is_gone;  ///< set before it is forgotten; tells it from others
+    };
+    NotYet(std::function<void(Waiter)> waits, std::function<void(const std::atomic<bool>* gone)> forgets)
+        : wait(std::move(waits)), forget(std::move(forgets)) {}
+    std::function<void(Waiter)> wait;
+    std::function<void(const std::atomic<bool>* gone)> forget;
 };
 
 struct Route {

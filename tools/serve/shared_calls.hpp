@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -40,14 +41,11 @@ public:
     /// Told on the model's thread.
     using OnEnd = std::function<void(Result<std::vector<Output>>)>;
 
-    /// One request. Cancelled, it leaves the queue, and ends with an error that nobody needs.
+    /// One request.
     class Ticket {
-    public:
-        void cancel() noexcept { is_cancelled_ = true; }
-
-    private:
         friend class SharedCalls;
         std::atomic<bool> is_cancelled_{false};
+        bool is_at_work_ = false;  // the model's thread looks at it; under the mutex, as are the inputs of others
         Group group_;
         std::vector<Input> inputs_;
         std::vector<Output> outputs_;
@@ -92,6 +90,19 @@ public:
         return ticket;
     }
 
+    /// Nobody waits for it any more: where it waits, it leaves the queue now, with its inputs and without a word; else it ends with an
+    /// error that nobody needs, and the call ends that has no other.
+    void cancel(const TicketPtr& ticket) {
+        std::vector<Input> inputs;
+        OnEnd on_end;  // what it holds is let go without the lock
+        const std::lock_guard lock(mutex_);
+        ticket->is_cancelled_ = true;
+        if (ticket->is_at_work_) return;
+        std::erase(queue_, ticket);
+        inputs.swap(ticket->inputs_);
+        on_end.swap(ticket->on_end_);
+    }
+
     std::size_t waiting() const {
         const std::lock_guard lock(mutex_);
         return queue_.size();
@@ -124,6 +135,7 @@ private:
                                     [this] { return is_ending_ || has_other_turn() || requests_of_group() >= known_; });
                 if (is_ending_) break;
                 waiting.assign(queue_.begin(), queue_.end());
+                for (const TicketPtr& ticket : waiting) ticket->is_at_work_ = true;
             }
             for (const TicketPtr& ticket : waiting) admit(ticket);
             const Clock::time_point begin = Clock::now();
@@ -155,10 +167,17 @@ private:
 
     /// Those of the group of the first.
     std::vector<Share> shares() {
+        std::vector<TicketPtr> gone;  // meanwhile
         const std::lock_guard lock(mutex_);
+        std::ranges::copy_if(queue_, std::back_inserter(gone),
+                             [](const auto& one) { return one->is_cancelled_.load(); });
+        for (const TicketPtr& ticket : gone) std::erase(queue_, ticket);
+        for (const TicketPtr& ticket : queue_) ticket->is_at_work_ = false;
         std::vector<Share> shares;
-        for (const TicketPtr& ticket : queue_)
-            if (ticket->group_ == queue_.front()->group_ && shares.size() < batch_) shares.push_back({ticket, 0});
+        for (const TicketPtr& ticket : queue_) {
+            if (!ticket->is_checked_ || shares.size() == batch_) continue;  // it came since
+            if (shares.empty() || ticket->group_ == shares.front().ticket->group_) shares.push_back({ticket, 0});
+        }
         std::size_t left = batch_;
         for (bool has_given = true; left > 0 && has_given;) {
             has_given = false;
@@ -171,7 +190,10 @@ private:
             }
         }
         current_.clear();
-        for (const Share& share : shares) current_.push_back(share.ticket);
+        for (const Share& share : shares) {
+            current_.push_back(share.ticket);
+            share.ticket->is_at_work_ = true;
+        }
         group_ = shares.empty() ? Group() : shares.front().ticket->group_;
         return shares;
     }
@@ -212,12 +234,14 @@ private:
     }
 
     void end(const TicketPtr& ticket, Result<std::vector<Output>> result) {
+        OnEnd on_end;
         {
             const std::lock_guard lock(mutex_);
             std::erase(queue_, ticket);
             std::erase(current_, ticket);
+            on_end.swap(ticket->on_end_);
         }
-        if (const OnEnd on_end = std::move(ticket->on_end_)) on_end(std::move(result));
+        if (on_end) on_end(std::move(result));
     }
 
     const std::size_t batch_;

@@ -23,7 +23,8 @@ void submit(SharedCalls<Input, Output, Group>& calls, const Call& call, std::vec
                 call.refuse(call.failed(result.error()));
         },
         std::move(group));
-    call.exchange().on_gone([ticket] { ticket->cancel(); });
+    call.exchange().on_gone(
+        [&calls, call, ticket] { calls.cancel(ticket); });  // the call holds the model, whose these are
 }
 
 }  // namespace vkformer::serve
