@@ -4,6 +4,8 @@
 import http.client
 import json
 import re
+import signal
+import socket
 import subprocess
 import threading
 import time
@@ -11,7 +13,7 @@ from pathlib import Path
 
 import openai
 import pytest
-from conftest import KEY, MODELS, Server, program
+from conftest import KEY, MODELS, Server, program, read_all
 from scripted import Scripted
 
 
@@ -141,6 +143,55 @@ def test_a_signal_lets_what_runs_end(tmp_path: Path) -> None:
     assert len(answers[0]["data"]) == len(texts)
     with pytest.raises(ConnectionRefusedError):
         running.get("/health")
+
+
+def slow_reader(running: Server) -> tuple[socket.socket, int, bytes]:
+    """Asks for 9 MB and has read the beginning alone; the size of the whole."""
+    body = json.dumps({"content": "a!" * 1_900_000}).encode()
+    reader = socket.socket()
+    reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    reader.connect(("127.0.0.1", running.port))
+    reader.settimeout(30)
+    head = f"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    reader.sendall(head.encode() + body)
+    first = b""
+    while b"\r\n\r\n" not in first:
+        first += reader.recv(100)
+    found = re.search(rb"content-length: (\d+)", first)
+    assert found
+    return reader, first.index(b"\r\n\r\n") + 4 + int(found[1]), first
+
+
+def test_a_signal_lets_replies_be_read() -> None:
+    running = Server(models=("texts",))
+    reader, size, first = slow_reader(running)
+    running.process.send_signal(signal.SIGTERM)
+    running.line("stopping")
+    time.sleep(0.3)
+    assert len(first + read_all(reader)) == size
+    assert running.process.wait(30) == 0
+
+
+def test_an_idle_connection_makes_room_before_one_that_is_read() -> None:
+    running = Server("--max-connections", "2", models=("texts",))
+    reader, size, first = slow_reader(running)
+    ask = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", running.port), timeout=20) as idle:
+        idle.sendall(ask)
+        assert idle.recv(1000).startswith(b"HTTP/1.1 200")
+        with socket.create_connection(("127.0.0.1", running.port), timeout=20) as third:
+            third.sendall(ask)
+            assert third.recv(1000).startswith(b"HTTP/1.1 200")
+            assert read_all(idle) == b""  # closed
+            assert len(first + read_all_of(reader, size - len(first))) == size
+    running.kill()
+
+
+def read_all_of(connection: socket.socket, size: int) -> bytes:
+    content = b""
+    while len(content) < size and (piece := connection.recv(65536)):
+        content += piece
+    return content
 
 
 def test_a_client_that_goes_takes_its_request_along() -> None:

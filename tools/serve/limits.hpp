@@ -9,7 +9,8 @@
 namespace vkformer::serve {
 
 struct Limits {
-    std::size_t connections = 256;  ///< beyond, the one that has waited longest without a whole request is closed
+    /// Beyond, the one is closed that has waited longest for a whole request; where all have one, whose client has long not read its reply.
+    std::size_t connections = 256;
     std::size_t requests = 128;     ///< at work or waiting for a model; a further one is answered with 503
     std::uint32_t header_bytes = 16 << 10;
     std::size_t body_bytes = 4 << 20;

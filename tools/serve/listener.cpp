@@ -73,6 +73,13 @@ struct Shared;
 
 class BeastExchange;
 
+/// Whom a connection waits for, from its reader's side.
+enum class Waits : std::uint8_t {
+    request,  ///< for its client, to send one
+    answer,   ///< for those who answer
+    reader,   ///< for its client, to read the answer
+};
+
 class Connection : public std::enable_shared_from_this<Connection> {
 public:
     Connection(tcp::socket socket, Shared& shared);
@@ -81,18 +88,24 @@ public:
     void start();
     /// As if the client had gone.
     void close();
-    /// From any thread: close() where no request is under way.
-    void close_if_waiting();
+    /// From any thread: close() where no request is under way, and no reply.
+    void close_if_idle();
+    /// The same where it has waited for its client since then.
+    void close_if_waiting(Clock::time_point since);
 
     // Called by the exchange, on any thread.
     void send(std::string bytes, bool is_last);
     beast::tcp_stream::executor_type executor() { return stream_.get_executor(); }
 
     Shared& shared() noexcept { return shared_; }
-    bool is_waiting() const noexcept { return is_waiting_; }
+    Waits waits() const noexcept { return waits_; }
     Clock::time_point waiting_since() const noexcept { return waiting_since_.load(); }
 
 private:
+    void wait_for(Waits whom) {
+        waiting_since_ = Clock::now();
+        waits_ = whom;
+    }
     void read_head(milliseconds time);
     void head_is_read(beast::error_code error);
     void read_body();
@@ -119,7 +132,7 @@ private:
     std::shared_ptr<BeastExchange> exchange_;  // of the request under way; it holds this connection until then
     std::uint64_t turn_ = 0;  // counts requests, so that what was begun for one says nothing of the next
     bool is_writing_ = false, is_last_queued_ = false, keeps_alive_ = false, is_closed_ = false;
-    std::atomic<bool> is_waiting_{true};
+    std::atomic<Waits> waits_{Waits::request};
     std::atomic<Clock::time_point> waiting_since_{Clock::now()};
 };
 
@@ -316,9 +329,15 @@ void Connection::close() {
     asio::post(executor(), [self = shared_from_this()] { self->shut(); });
 }
 
-void Connection::close_if_waiting() {
+void Connection::close_if_idle() {
     asio::post(executor(), [self = shared_from_this()] {
-        if (self->is_waiting_) self->shut();
+        if (self->waits_ == Waits::request) self->shut();
+    });
+}
+
+void Connection::close_if_waiting(Clock::time_point since) {
+    asio::post(executor(), [self = shared_from_this(), since] {
+        if (self->waits_ != Waits::answer && self->waiting_since() == since) self->shut();
     });
 }
 
@@ -354,8 +373,7 @@ void Connection::read_head(milliseconds time) {
     if (is_closed_) return;
     if (shared_.is_stopping) return shut();
     ++turn_;
-    waiting_since_ = Clock::now();
-    is_waiting_ = true;
+    wait_for(Waits::request);
     parser_.emplace();
     parser_->header_limit(shared_.limits.header_bytes);
     parser_->body_limit(std::numeric_limits<std::uint64_t>::max());  // the route says what it may be
@@ -427,6 +445,7 @@ void Connection::body_is_read(beast::error_code error) {
 
 void Connection::refuse(Response response) {
     keeps_alive_ = false;
+    wait_for(Waits::reader);
     stream_.expires_after(shared_.limits.write_time);
     shared_.service->finished(head_, {.status = response.status, .bytes = response.body.size()});
     unsent_.push_back(whole(response, admission_.headers, false, head_));
@@ -450,7 +469,7 @@ void Connection::drain(std::size_t left) {
 }
 
 void Connection::handle() {
-    is_waiting_ = false;
+    waits_ = Waits::answer;
     head_.body = std::move(parser_->get().body());
     exchange_ =
         std::make_shared<BeastExchange>(shared_from_this(), std::move(head_), std::move(admission_), keeps_alive_);
@@ -489,7 +508,7 @@ void Connection::send(std::string bytes, bool is_last) {
         if (self->is_closed_) return;
         self->unsent_.push_back(std::move(bytes));
         self->is_last_queued_ = self->is_last_queued_ || is_last;
-        if (is_last) self->is_waiting_ = true;  // for the client, who may read slowly
+        if (is_last) self->wait_for(Waits::reader);
         if (!self->is_writing_) self->write_next();
     });
 }
@@ -508,6 +527,7 @@ void Connection::write_next() {
                           if (self->is_closed_) return;
                           if (error) return self->shut();
                           self->exchange_->is_sent(sent);
+                          if (self->waits_ == Waits::reader) self->wait_for(Waits::reader);  // who reads on
                           self->sent_of_first_ += sent;
                           if (self->sent_of_first_ == self->unsent_.front().size()) {
                               self->unsent_.pop_front();
@@ -527,7 +547,6 @@ void Connection::reply_is_sent() {
     if (keeps_alive_) return read_head(shared_.limits.idle_time);
     beast::error_code ignored;
     stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
-    is_waiting_ = true;
     stream_.expires_after(kDrainTime);
     drain(kDrainedBytes);
 }
@@ -582,15 +601,20 @@ void Listener::Impl::accept() {
 }
 
 /// Where there are too many connections, the one that has waited longest for its client is closed: who holds many of them open keeps
-/// nobody out. False: all are at work.
+/// nobody out. One whose client reads a reply is closed only where none waits for a request. False: all are at work.
 bool Listener::Impl::has_room() {
     const auto all = shared.all();
     if (all.size() < shared.limits.connections) return true;
     std::shared_ptr<Connection> oldest;
-    for (const auto& connection : all)
-        if (connection->is_waiting() && (!oldest || connection->waiting_since() < oldest->waiting_since()))
-            oldest = connection;
-    if (oldest) oldest->close_if_waiting();
+    std::pair<bool, Clock::time_point> its_rank;
+    for (const auto& connection : all) {
+        const Waits waits = connection->waits();
+        const std::pair rank(waits == Waits::reader, connection->waiting_since());
+        if (waits == Waits::answer || (oldest && its_rank <= rank)) continue;
+        oldest = connection;
+        its_rank = rank;
+    }
+    if (oldest) oldest->close_if_waiting(its_rank.second);
     return oldest != nullptr;
 }
 
@@ -599,7 +623,7 @@ bool Listener::Impl::stop() {
     on_stop();
     beast::error_code ignored;
     acceptor.close(ignored);
-    for (const auto& connection : shared.all()) connection->close_if_waiting();
+    for (const auto& connection : shared.all()) connection->close_if_idle();
     wait_for_connections(Clock::now() + shared.limits.grace);
     return true;
 }
