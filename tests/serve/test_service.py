@@ -209,6 +209,22 @@ def test_a_client_that_goes_takes_its_request_along() -> None:
     running.kill()
 
 
+@pytest.mark.parametrize("ahead", [b"\r\n", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200])
+def test_a_client_that_goes_is_seen_behind_what_it_sent(ahead: bytes) -> None:
+    running = Server("--sequences", "1", models=("texts",))
+    body = {"prompt": ["Once"] * 16, "n": 4, "max_tokens": 140, "logit_bias": {"2": -100}}
+    connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=60)
+    connection.request("POST", "/v1/completions", json.dumps(body), {"content-type": "application/json"})
+    while running.metric("vkformer_running_sequences") == 0:
+        time.sleep(0.001)
+    connection.sock.sendall(ahead)
+    time.sleep(0.1)
+    assert running.metric("vkformer_queue_requests") > 0
+    connection.close()
+    running.line("request", 5, route="/v1/completions", status=499)
+    running.kill()
+
+
 def test_time_is_bounded() -> None:
     running = Server("--request-seconds", "1", models=("vectors",))
     texts = ["the cat and the dog and the coat " * 20] * 2048

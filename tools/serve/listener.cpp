@@ -41,6 +41,7 @@ using std::chrono::milliseconds;
 constexpr std::size_t kPieceBytes = 64 << 10;
 constexpr std::size_t kDrainedBytes = 1 << 20;  // of a refused body, so that its sender gets to read why
 constexpr milliseconds kDrainTime{2000};
+constexpr std::size_t kAheadBytes = 128 << 10;  // of requests behind the one under way
 constexpr std::size_t kBodyStep = 4 << 20;
 constexpr std::size_t kThreads = 3;  // that read and answer what waits for no model
 constexpr int kClientGone = 499;
@@ -113,6 +114,7 @@ private:
     void refuse(Response response);
     void handle();
     void watch();
+    beast::error_code read_ahead();
     void write_next();
     void reply_is_sent();
     void shut();
@@ -487,20 +489,29 @@ void Connection::handle() {
     shared_.service->handle(exchange_);
 }
 
-/// Sees a client go that waits for its reply; one whose reply is being sent may have closed its own side. What comes in its place, the
-/// next request, ends the watch.
+/// Sees a client go that waits for its reply; one whose reply is being sent may have closed its own side. What else comes meanwhile, the
+/// next request, is read ahead; who sends more than that is not seen to go.
 void Connection::watch() {
     stream_.socket().async_wait(tcp::socket::wait_read,
                                 [self = shared_from_this(), turn = turn_](beast::error_code error) {
-                                    if (error || self->is_closed_ || self->turn_ != turn || !self->exchange_) return;
-                                    char first = 0;
-                                    tcp::socket& socket = self->stream_.socket();
-                                    if (!socket.non_blocking()) socket.non_blocking(true, error);
-                                    if (!error)
-                                        socket.receive(asio::buffer(&first, 1), tcp::socket::message_peek, error);
-                                    const bool is_there = !error || error == asio::error::would_block;
-                                    if (!is_there && !self->exchange_->has_ended()) self->shut();
+                                    const bool is_over = self->is_closed_ || self->turn_ != turn || !self->exchange_;
+                                    if (error || is_over || self->exchange_->has_ended()) return;
+                                    error = self->read_ahead();
+                                    if (error == asio::error::would_block) return self->watch();
+                                    if (error) self->shut();
                                 });
+}
+
+/// What is there, as far as there is room for it; none is no error.
+beast::error_code Connection::read_ahead() {
+    beast::error_code error;
+    tcp::socket& socket = stream_.socket();
+    if (!socket.non_blocking()) socket.non_blocking(true, error);
+    while (!error && buffer_.size() < kAheadBytes) {
+        const auto room = buffer_.prepare(std::min(kPieceBytes, kAheadBytes - buffer_.size()));
+        buffer_.commit(socket.receive(room, 0, error));
+    }
+    return error;
 }
 
 void Connection::send(std::string bytes, bool is_last) {
