@@ -122,6 +122,45 @@ def test_routes_and_methods(server: Server) -> None:
     assert server.request("GET", "/v1/embeddings")[0] == 405
     assert server.request("DELETE", "/v1/models")[0] == 405
     assert server.request("TRACE", "/")[0] == 405
+    for method, path, allowed in (("PUT", "/v1/embeddings", "OPTIONS, POST"), ("POST", "/v1/models/a", "OPTIONS, GET, HEAD")):
+        assert server.request(method, path, {})[1]["allow"] == allowed
+
+
+def test_targets_may_name_the_host(server: Server) -> None:
+    for target, host, expected in (
+        ("http://localhost/health", "localhost", 200),
+        (f"HTTP://127.0.0.1:{server.port}/health?a=http://evil.example/", f"127.0.0.1:{server.port}", 200),
+        ("http://localhost/nothing", "localhost", 404),
+        ("http://localhost", "localhost", 200),
+        ("http://evil.example/health", "evil.example", 403),
+        ("http://evil.example/health", "localhost", 400),
+        ("http://localhost/health", "evil.example", 400),
+        ("http://a@localhost/health", "localhost", 400),
+        ("http:///health", "evil.example", 403),
+        ("ftp://localhost/health", "localhost", 404),
+    ):
+        answer = server.raw(f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+        assert status_of(answer) == expected, (target, host)
+
+
+def test_clients_of_http_1_0(server: Server) -> None:
+    kept = b"GET /health HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n"
+    answer = server.raw(kept + b"GET /health HTTP/1.0\r\nHost: localhost\r\n\r\n")
+    assert answer.count(b"HTTP/1.1 200 OK") == 2
+    assert answer.count(b"connection: keep-alive\r\n") == 1 and answer.count(b"connection: close\r\n") == 1
+    body = json.dumps({"prompt": "Once", "max_tokens": 3, "stream": True}).encode()
+    head = b"POST /v1/completions HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\nContent-Type: application/json\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+        connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        head, _, events = read_all(connection).partition(b"\r\n\r\n")
+    assert b"transfer-encoding" not in head and b"connection: close" in head
+    assert events.startswith(b"data: {") and events.endswith(b"\n\ndata: [DONE]\n\n")
+
+
+def test_a_sender_of_far_too_much_is_told_so(server: Server) -> None:
+    body = b" " * (100 << 20)
+    status, _, content = server.request("POST", "/v1/embeddings", body)
+    assert status == 413 and "at most" in json.loads(content)["error"]["message"]
 
 
 def test_slow_senders_keep_nobody_out() -> None:

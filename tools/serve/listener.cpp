@@ -39,15 +39,15 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr std::size_t kPieceBytes = 64 << 10;
-constexpr std::size_t kDrainedBytes = 1 << 20;  // of a refused body, so that its sender gets to read why
-constexpr milliseconds kDrainTime{2000};
+constexpr std::size_t kDrainedBytes = 256 << 20;  // of a refused body, so that its sender gets to read why
+constexpr milliseconds kDrainTime{2000}, kLongestDrain{20'000};  // from one piece to the next, and in all
 constexpr std::size_t kAheadBytes = 128 << 10;  // of requests behind the one under way
 constexpr std::size_t kBodyStep = 4 << 20;
 constexpr std::size_t kThreads = 3;  // that read and answer what waits for no model
 constexpr int kClientGone = 499;
 
 std::string head_of(const Response& response, const std::vector<std::pair<std::string, std::string>>& further,
-                    bool keeps_alive, std::uint64_t number) {
+                    bool keeps_alive, const Request& request) {
     std::string head =
         "HTTP/1.1 " + std::to_string(response.status) + " " + std::string(reason(response.status)) + "\r\n";
     const auto add = [&](std::string_view name, std::string_view value) {
@@ -56,14 +56,14 @@ std::string head_of(const Response& response, const std::vector<std::pair<std::s
     if (!response.content_type.empty()) add("content-type", response.content_type);
     for (const auto& [name, value] : response.headers) add(name, value);
     for (const auto& [name, value] : further) add(name, value);
-    if (number > 0) add("x-request-id", std::to_string(number));
-    if (!keeps_alive) add("connection", "close");
+    if (request.number > 0) add("x-request-id", std::to_string(request.number));
+    if (!keeps_alive || request.is_old) add("connection", keeps_alive ? "keep-alive" : "close");
     return head;
 }
 
 std::string whole(const Response& response, const std::vector<std::pair<std::string, std::string>>& further,
                   bool keeps_alive, const Request& request) {
-    std::string bytes = head_of(response, further, keeps_alive, request.number);
+    std::string bytes = head_of(response, further, keeps_alive, request);
     if (response.status != 204) bytes += "content-length: " + std::to_string(response.body.size()) + "\r\n";
     bytes += "\r\n";
     if (request.method != "HEAD") bytes += response.body;
@@ -118,7 +118,7 @@ private:
     void write_next();
     void reply_is_sent();
     void shut();
-    void drain(std::size_t left);
+    void drain(std::size_t left, Clock::time_point until);
     Request take_head() const;
 
     beast::tcp_stream stream_;
@@ -181,8 +181,11 @@ public:
         if (is_ended_ || has_begun_) return;
         has_begun_ = true;
         status_ = 200;
+        keeps_alive_ = keeps_alive_ && !request_.is_old;  // for its end is that of the connection
         const Response response{.content_type = std::move(content_type), .headers = {{"cache-control", "no-store"}}};
-        queue(head_of(response, headers_, keeps_alive_, request_.number) + "transfer-encoding: chunked\r\n\r\n", false);
+        queue(head_of(response, headers_, keeps_alive_, request_) +
+                  (request_.is_old ? "\r\n" : "transfer-encoding: chunked\r\n\r\n"),
+              false);
     }
 
     bool write(std::string piece) override {
@@ -214,7 +217,7 @@ public:
         const std::lock_guard lock(mutex_);
         if (is_ended_ || is_gone_ || !has_begun_) return;
         unneeded.swap(told_);
-        end_with(status_, "0\r\n\r\n");
+        end_with(status_, request_.is_old ? "" : "0\r\n\r\n");
     }
 
     void on_gone(std::function<void()> told) override {
@@ -271,6 +274,10 @@ public:
         const std::lock_guard lock(mutex_);
         return is_ended_;
     }
+    bool keeps_alive() {
+        const std::lock_guard lock(mutex_);
+        return keeps_alive_;
+    }
     Outcome outcome(bool is_cut) {
         const std::lock_guard lock(mutex_);
         return {.status = status_ == 0 ? kClientGone : status_,
@@ -291,6 +298,7 @@ private:
         connection_->send(std::move(bytes), is_last);
     }
     void queue_chunk(std::string piece) {
+        if (request_.is_old) return queue(std::move(piece), false);
         char size[24];
         std::snprintf(size, sizeof size, "%zx\r\n", piece.size());
         queue(size + std::move(piece) + "\r\n", false);
@@ -299,7 +307,7 @@ private:
     const std::shared_ptr<Connection> connection_;
     const Request request_;
     const std::vector<std::pair<std::string, std::string>> headers_;
-    const bool keeps_alive_;
+    bool keeps_alive_;
     const Clock::time_point began_ = Clock::now();
     std::mutex mutex_;
     std::function<void()> told_;
@@ -362,11 +370,26 @@ Request Connection::take_head() const {
     Request head;
     head.number = ++shared_.numbers;
     head.method = std::string(message.method_string());
-    head.path = std::string(message.target().substr(0, message.target().find('?')));
+    head.is_old = message.version() < 11;
+    std::string_view target(message.target().data(), message.target().size());
+    target = target.substr(0, target.find('?'));
+    const std::string scheme = lower(target.substr(0, 8));
+    std::string_view host;  // of an absolute target
+    if (scheme.starts_with("http://") || scheme == "https://") {
+        target.remove_prefix(scheme.find("//") + 2);
+        host = target.substr(0, target.find('/'));
+        target.remove_prefix(host.size());
+        if (target.empty()) target = "/";
+    }
+    head.path = target;
     for (const auto& field : message) {
         auto [place, is_new] =
             head.headers.try_emplace(lower(field.name_string().to_string()), std::string(field.value()));
         if (!is_new) place->second += ", " + std::string(field.value());
+    }
+    if (!host.empty()) {
+        std::string& named = head.headers["host"];
+        if (lower(named) != lower(host)) named += (named.empty() ? "" : ", ") + std::string(host);  // two hosts are none
     }
     return head;
 }
@@ -457,16 +480,16 @@ void Connection::refuse(Response response) {
                           beast::error_code ignored;
                           self->stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
                           self->buffer_.clear();
-                          self->stream_.expires_after(kDrainTime);
-                          self->drain(kDrainedBytes);
+                          self->drain(kDrainedBytes, Clock::now() + kLongestDrain);
                       });
 }
 
-void Connection::drain(std::size_t left) {
+void Connection::drain(std::size_t left, Clock::time_point until) {
+    stream_.expires_at(std::min(Clock::now() + kDrainTime, until));
     stream_.async_read_some(buffer_.prepare(std::min(left, kPieceBytes)),
-                            [self = shared_from_this(), left](beast::error_code error, std::size_t bytes) {
+                            [self = shared_from_this(), left, until](beast::error_code error, std::size_t bytes) {
                                 if (error || bytes >= left || self->is_closed_) return self->shut();
-                                self->drain(left - bytes);
+                                self->drain(left - bytes, until);
                             });
 }
 
@@ -555,11 +578,10 @@ void Connection::reply_is_sent() {
     const auto exchange = std::move(exchange_);
     exchange_ = nullptr;
     shared_.service->finished(exchange->request(), exchange->outcome(false));
-    if (keeps_alive_) return read_head(shared_.limits.idle_time);
+    if (exchange->keeps_alive()) return read_head(shared_.limits.idle_time);
     beast::error_code ignored;
     stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
-    stream_.expires_after(kDrainTime);
-    drain(kDrainedBytes);
+    drain(kDrainedBytes, Clock::now() + kDrainTime);
 }
 
 }  // namespace

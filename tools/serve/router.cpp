@@ -39,6 +39,13 @@ const Route& Router::find(const Request& head) const {
     throw Refusal(404, "there is no such route; /openapi.json lists them");
 }
 
+std::string Router::methods_of(std::string_view path) const {
+    std::string methods = "OPTIONS";
+    for (const std::string_view method : {"GET", "POST"})
+        if (at(method, path)) methods += (method == "GET" ? ", GET, HEAD" : ", POST");
+    return methods;
+}
+
 Admission Router::admission_for(const Request& head) const {
     access_.check_host_and_origin(head);
     Admission admission;
@@ -57,6 +64,7 @@ std::variant<Admission, Response> Router::admit(const Request& head) {
         return admission_for(head);
     } catch (const Refusal& refusal) {
         Response response = as_response(family_of(head.path), refusal);
+        if (refusal.status == 405) response.headers.emplace_back("allow", methods_of(head.path));
         if (const std::string_view origin = access_.allowed_origin(head); !origin.empty())
             response.headers.emplace_back("access-control-allow-origin", origin);
         return response;

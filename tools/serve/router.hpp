@@ -96,6 +96,7 @@ private:
     const Route& find(const Request& head) const;
     const Route* at(std::string_view method, std::string_view path) const;
     Family family_of(std::string_view path) const;
+    std::string methods_of(std::string_view path) const;
     Admission admission_for(const Request& head) const;
 
     const Access& access_;
