@@ -116,6 +116,20 @@ def test_sizes_are_bounded(server: Server) -> None:
     assert status_of(server.raw(b"GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nabcde")) == 413
 
 
+def test_who_sends_too_much_is_told_so_in_the_routes_shape(server: Server) -> None:
+    for path, shape in (("/v1/messages", {"type", "error"}), ("/translate", {"error"}), ("/v1/embeddings", {"error"})):
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n".encode()
+        for length in (b"Content-Length: 5000000\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\nffffff\r\n" + b" " * 0xFFFFFF):
+            answer = server.raw(head + length)
+            assert status_of(answer) == 413
+            told = json.loads(answer.partition(b"\r\n\r\n")[2])
+            assert set(told) == shape
+            error = told["error"]
+            if path == "/v1/messages":
+                assert error["type"] == "request_too_large"
+            assert isinstance(error, str) == (path == "/translate")
+
+
 def test_routes_and_methods(server: Server) -> None:
     for path in ("/v1/nothing", "/../etc/passwd", "/page/../../x", "/%2e%2e/%2e%2e/etc/passwd", "//", "/v1/models/../../x", "*"):
         assert server.request("GET", path)[0] == 404, path

@@ -88,8 +88,8 @@ public:
     virtual std::variant<Admission, Response> admit(const Request& head) = 0;
     /// With the whole request. Does not wait for models.
     virtual void handle(ExchangePtr exchange) = 0;
-    /// The answer to what is no request: 400, 408, 413, 431 or 503.
-    virtual Response refuse(int status, std::string message) = 0;
+    /// The answer to what is no request (400, 413, 431 or 503; the head as far as it is known), or comes too late (504).
+    virtual Response refuse(const Request& head, int status, std::string message) = 0;
     virtual void finished(const Request& request, const Outcome& outcome) = 0;
 };
 

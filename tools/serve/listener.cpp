@@ -413,10 +413,10 @@ void Connection::head_is_read(beast::error_code error) {
     if (error) {
         head_ = Request{.number = ++shared_.numbers};
         if (error == http::error::header_limit || error == http::error::buffer_overflow)
-            return refuse(shared_.service->refuse(431, "the request's head is too large"));
+            return refuse(shared_.service->refuse(head_, 431, "the request's head is too large"));
         const bool is_malformed = error.category() == http::make_error_code(http::error::bad_method).category() &&
                                   error != http::error::end_of_stream && error != http::error::partial_message;
-        if (is_malformed) return refuse(shared_.service->refuse(400, "what was sent is no HTTP/1.1 request"));
+        if (is_malformed) return refuse(shared_.service->refuse(head_, 400, "what was sent is no HTTP/1.1 request"));
         return shut();  // gone, or too slow
     }
     head_ = take_head();
@@ -427,11 +427,12 @@ void Connection::head_is_read(beast::error_code error) {
     const auto length = parser_->content_length();
     const std::size_t bytes = parser_->chunked() ? admission_.body_bytes : static_cast<std::size_t>(length.value_or(0));
     if (length && *length > admission_.body_bytes)
-        return refuse(shared_.service->refuse(413, "the body has " + std::to_string(*length) + " bytes, at most " +
-                                                       std::to_string(admission_.body_bytes) + " are taken here"));
+        return refuse(shared_.service->refuse(head_, 413,
+                                              "the body has " + std::to_string(*length) + " bytes, at most " +
+                                                  std::to_string(admission_.body_bytes) + " are taken here"));
     if (shared_.body_bytes.fetch_add(bytes) + bytes > shared_.limits.all_bodies_bytes) {
         shared_.body_bytes -= bytes;
-        return refuse(shared_.service->refuse(503, "the server is reading too many large requests now"));
+        return refuse(shared_.service->refuse(head_, 503, "the server is reading too many large requests now"));
     }
     reserved_bytes_ = bytes;
     parser_->body_limit(admission_.body_bytes);
@@ -460,12 +461,13 @@ void Connection::body_is_read(beast::error_code error) {
     if (!error) return handle();
     if (error == http::error::body_limit)
         return refuse(shared_.service->refuse(
-            413, "the body has more than the " + std::to_string(admission_.body_bytes) + " bytes that are taken here"));
+            head_, 413,
+            "the body has more than the " + std::to_string(admission_.body_bytes) + " bytes that are taken here"));
     if (error == beast::error::timeout || error == http::error::end_of_stream ||
         error == http::error::partial_message || error == asio::error::connection_reset ||
         error == asio::error::operation_aborted)
         return shut();
-    refuse(shared_.service->refuse(400, "the body is no HTTP/1.1 body"));
+    refuse(shared_.service->refuse(head_, 400, "the body is no HTTP/1.1 body"));
 }
 
 void Connection::refuse(Response response) {
@@ -506,7 +508,7 @@ void Connection::handle() {
         const auto exchange = self->exchange_;
         if (exchange->has_ended()) return;  // what is left is its client's reading, which has times of its own
         if (exchange->has_begun()) return self->shut();
-        exchange->end_late(self->shared_.service->refuse(504, "the time for a request is up"));
+        exchange->end_late(self->shared_.service->refuse(exchange->request(), 504, "the time for a request is up"));
     });
     watch();
     shared_.service->handle(exchange_);

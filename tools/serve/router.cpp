@@ -141,8 +141,8 @@ void Router::answer(const Route& route, const Call& call) {
     }
 }
 
-Response Router::refuse(int status, std::string message) {
-    return as_response(Family::openai, {status, std::move(message)});
+Response Router::refuse(const Request& head, int status, std::string message) {
+    return as_response(family_of(head.path), {status, std::move(message)});
 }
 
 void Router::finished(const Request& request, const Outcome& outcome) {

@@ -87,7 +87,7 @@ public:
 
     std::variant<Admission, Response> admit(const Request& head) override;
     void handle(ExchangePtr exchange) override;
-    Response refuse(int status, std::string message) override;
+    Response refuse(const Request& head, int status, std::string message) override;
     void finished(const Request& request, const Outcome& outcome) override;
 
 private:
