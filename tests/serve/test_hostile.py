@@ -83,6 +83,11 @@ def test_hosts_and_origins(server: Server, locked: Server) -> None:
     asked = {"origin": "https://a.example", "access-control-request-method": "POST"}
     status, headers, _ = locked.request("OPTIONS", "/v1/embeddings", headers=asked)
     assert status == 204 and "POST" in headers["access-control-allow-methods"]
+    wanted = "authorization,content-type,x-stainless-arch, anthropic-dangerous-direct-browser-access"
+    _, headers, _ = locked.request("OPTIONS", "/v1/embeddings", headers={**asked, "access-control-request-headers": wanted + ",a b,,("})
+    assert headers["access-control-allow-headers"] == ", ".join(name.strip() for name in wanted.split(","))
+    _, headers, _ = locked.request("OPTIONS", "/v1/embeddings", headers={**asked, "access-control-request-headers": ",".join(["a"] * 1000)})
+    assert headers["access-control-allow-headers"] == ", ".join(["a"] * 64)
     status, headers, _ = server.request("OPTIONS", "/v1/embeddings", headers=asked)
     assert status == 403 and "access-control-allow-origin" not in headers
 

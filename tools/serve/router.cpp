@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "serve/router.hpp"
 
+#include <algorithm>
 #include <new>
 
 namespace vkformer::serve {
@@ -73,14 +74,32 @@ std::variant<Admission, Response> Router::admit(const Request& head) {
 
 namespace {
 
-/// What a browser asks before it lets a page of another origin ask.
+/// Names of headers, "authorization, x-a", without what is none: as a browser asks for them, 64 at most.
+std::string header_names(std::string_view asked) {
+    constexpr std::size_t kMostNames = 64, kMostBytes = 128;
+    const auto is_token = [](char c) {
+        return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+               std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos;
+    };
+    std::string names;
+    for (std::size_t count = 0; !asked.empty() && count < kMostNames; ++count) {
+        std::string_view name = asked.substr(0, asked.find(','));
+        asked.remove_prefix(std::min(name.size() + 1, asked.size()));
+        name.remove_prefix(std::min(name.find_first_not_of(" \t"), name.size()));
+        name = name.substr(0, name.find_last_not_of(" \t") + 1);
+        if (name.empty() || name.size() > kMostBytes || !std::ranges::all_of(name, is_token)) continue;
+        names.append(names.empty() ? "" : ", ").append(name);
+    }
+    return names;
+}
+
+/// What a browser asks before it lets a page of another origin ask. Official clients have headers of their own, "x-stainless-…".
 Response preflight(const Request& request, bool is_allowed) {
     Response response{.status = 204, .content_type = ""};
-    if (is_allowed && !request.header("access-control-request-method").empty())
-        response.headers = {
-            {"access-control-allow-methods", "GET, POST"},
-            {"access-control-allow-headers", "authorization, content-type, x-api-key, anthropic-version"},
-            {"access-control-max-age", "600"}};
+    if (!is_allowed || request.header("access-control-request-method").empty()) return response;
+    response.headers = {{"access-control-allow-methods", "GET, POST"}, {"access-control-max-age", "600"}};
+    if (std::string names = header_names(request.header("access-control-request-headers")); !names.empty())
+        response.headers.emplace_back("access-control-allow-headers", std::move(names));
     return response;
 }
 
