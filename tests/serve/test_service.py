@@ -145,6 +145,27 @@ def test_a_signal_lets_what_runs_end(tmp_path: Path) -> None:
         running.get("/health")
 
 
+def test_a_second_signal_ends_the_process_whatever_is_at_work() -> None:
+    running = Server(models=("texts",))
+    threads = [threading.Thread(target=ask_in_vain, args=(running,)) for _ in range(12)]  # all that read and answer
+    for thread in threads:
+        thread.start()
+    time.sleep(0.5)
+    running.process.send_signal(signal.SIGTERM)
+    time.sleep(0.1)
+    running.process.send_signal(signal.SIGTERM)
+    assert running.process.wait(20) == -signal.SIGTERM
+    for thread in threads:
+        thread.join()
+
+
+def ask_in_vain(running: Server) -> None:
+    try:
+        running.request("POST", "/tokenize", {"content": "a!" * 1_900_000})
+    except (OSError, http.client.HTTPException):
+        pass
+
+
 def slow_reader(running: Server) -> tuple[socket.socket, int, bytes]:
     """Asks for 9 MB and has read the beginning alone; the size of the whole."""
     body = json.dumps({"content": "a!" * 1_900_000}).encode()

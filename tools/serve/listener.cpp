@@ -589,7 +589,7 @@ void Connection::reply_is_sent() {
 }  // namespace
 
 struct Listener::Impl {
-    Impl(const Limits& limits, Service& service) : acceptor(io), retry(io), signals(io), patience(io) {
+    Impl(const Limits& limits, Service& service) : acceptor(io), retry(io), signals(signal_io), patience(io) {
         shared.limits = limits;
         shared.service = &service;
     }
@@ -597,21 +597,25 @@ struct Listener::Impl {
         for (const auto& connection : shared.all()) connection->close();
         io.restart();
         io.poll();  // so that connections end before what they share
+        signal_io.stop();
+        if (signal_thread.joinable()) signal_thread.join();
     }
 
     void accept();
     bool has_room();
-    /// False: it is stopping already.
-    bool stop();
+    void stop();
+    void wait_for_signals();
     void wait_for_connections(Clock::time_point until);
 
     Shared shared;
-    asio::io_context io;
+    asio::io_context io, signal_io;  // signals have a thread of their own: the others may all be at work
     tcp::acceptor acceptor;
     asio::steady_timer retry;
     asio::signal_set signals;
     asio::steady_timer patience;
+    bool has_signal = false;
     std::function<void()> on_stop;
+    std::thread signal_thread;  // to the end: what is at work is waited for after run()
 };
 
 void Listener::Impl::accept() {
@@ -653,14 +657,27 @@ bool Listener::Impl::has_room() {
     return oldest != nullptr;
 }
 
-bool Listener::Impl::stop() {
-    if (shared.is_stopping.exchange(true)) return false;
+void Listener::Impl::stop() {
+    if (shared.is_stopping.exchange(true)) return;
     on_stop();
     beast::error_code ignored;
     acceptor.close(ignored);
     for (const auto& connection : shared.all()) connection->close_if_idle();
     wait_for_connections(Clock::now() + shared.limits.grace);
-    return true;
+}
+
+/// The first has the server stop; the next one ends the process as if nobody handled it, whatever its threads do.
+void Listener::Impl::wait_for_signals() {
+    signals.async_wait([this](beast::error_code error, int signal) {
+        if (error) return;
+        if (has_signal || shared.is_stopping) {
+            std::signal(signal, SIG_DFL);
+            std::raise(signal);
+        }
+        has_signal = true;
+        wait_for_signals();
+        asio::post(io, [this] { stop(); });
+    });
 }
 
 void Listener::Impl::wait_for_connections(Clock::time_point until) {
@@ -705,12 +722,8 @@ void Listener::run(const std::function<void()>& on_stop) {
     impl_->on_stop = on_stop;
     impl_->signals.add(SIGINT);
     impl_->signals.add(SIGTERM);
-    std::function<void(beast::error_code, int)> on_signal = [&](beast::error_code error, int) {
-        if (error) return;
-        impl_->signals.async_wait(on_signal);
-        if (!impl_->stop()) impl_->io.stop();  // the second signal
-    };
-    impl_->signals.async_wait(on_signal);
+    impl_->wait_for_signals();
+    impl_->signal_thread = std::thread([impl = impl_.get()] { impl->signal_io.run(); });
     impl_->accept();
     std::vector<std::jthread> threads;
     for (std::size_t i = 1; i < kThreads; ++i) threads.emplace_back([this] { impl_->io.run(); });

@@ -26,7 +26,7 @@ public:
 
     std::uint16_t port() const noexcept;
     /// Serves until SIGINT or SIGTERM: `on_stop` is told, no new connection is taken, and what runs has Limits::grace to end; a second
-    /// signal ends it at once.
+    /// signal ends the process at once.
     void run(const std::function<void()>& on_stop);
     /// As a signal does, from any thread.
     void stop();
