@@ -25,6 +25,18 @@ def test_models_are_listed(server: Server) -> None:
         client.models.retrieve("nothing")
 
 
+def test_names_in_paths_are_percent_encoded() -> None:
+    names = ["org/a name", "50%", "é"]
+    running = Server(*(word for name in names for word in ("--model", f"{name}={MODELS['dates']}")), models=())
+    client = openai.OpenAI(base_url=f"http://127.0.0.1:{running.port}/v1", api_key="none", max_retries=0)
+    for name in names:
+        assert client.models.retrieve(name).id == name
+    assert running.get("/v1/models/org/a%20name")["id"] == "org/a name"
+    assert running.get("/v1/models/50%")["id"] == "50%"
+    assert running.request("GET", "/v1/models/50%2")[0] == 404
+    running.kill()
+
+
 def test_health_metrics_and_the_description(server: Server) -> None:
     assert server.get("/health") == {"status": "ok"}
     server.post("/v1/embeddings", {"input": "a"})

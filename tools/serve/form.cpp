@@ -15,27 +15,12 @@ using json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostParts = 64, kMostPartHead = 4096;
 
-int hex_digit(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
-}
-
 std::string url_decoded(std::string_view text) {
-    std::string decoded;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        if (text[i] != '%') {
-            decoded += text[i] == '+' ? ' ' : text[i];
-            continue;
-        }
-        const int high = i + 2 < text.size() ? hex_digit(text[i + 1]) : -1,
-                  low = high < 0 ? -1 : hex_digit(text[i + 2]);
-        if (low < 0) throw Refusal(400, "the form has a % that is not followed by two hexadecimal digits");
-        decoded += static_cast<char>(high * 16 + low);
-        i += 2;
-    }
-    return decoded;
+    std::string spaced(text);
+    std::ranges::replace(spaced, '+', ' ');
+    auto decoded = percent_decoded(spaced);
+    if (!decoded) throw Refusal(400, "the form has a % that is not followed by two hexadecimal digits");
+    return *std::move(decoded);
 }
 
 [[noreturn]] void refuse_form(const char* what) {

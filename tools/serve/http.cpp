@@ -23,6 +23,26 @@ std::string lower(std::string_view text) {
     return result;
 }
 
+std::optional<std::string> percent_decoded(std::string_view text) {
+    const auto digit = [&](std::size_t at) {
+        static constexpr std::string_view kDigits = "0123456789abcdefABCDEF";
+        const std::size_t found = at < text.size() ? kDigits.find(text[at]) : kDigits.npos;
+        return found == kDigits.npos ? -1 : static_cast<int>(found < 16 ? found : found - 6);
+    };
+    std::string decoded;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        if (text[i] != '%') {
+            decoded += text[i];
+            continue;
+        }
+        const int high = digit(i + 1), low = digit(i + 2);
+        if (high < 0 || low < 0) return {};
+        decoded += static_cast<char>(high * 16 + low);
+        i += 2;
+    }
+    return decoded;
+}
+
 std::string_view reason(int status) {
     switch (status) {
     case 200: return "OK";

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -38,6 +39,9 @@ struct Response {
 
 /// In small letters, as far as it is ASCII.
 std::string lower(std::string_view text);
+
+/// "a b" of "a%20b"; nothing where a % is not followed by two hexadecimal digits.
+std::optional<std::string> percent_decoded(std::string_view text);
 
 /// The standard's phrase: "Not Found".
 std::string_view reason(int status);

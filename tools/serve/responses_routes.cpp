@@ -320,7 +320,7 @@ void answer_response(const ModelSet& models, const std::shared_ptr<ResponseStore
 }
 
 void show_response(const ResponseStore& store, const Call& call) {
-    const auto kept = store.find(call.request().path.substr(kResponses.size()));
+    const auto kept = store.find(call.path_behind(kResponses));
     if (!kept) throw Refusal(404, "there is no such response here, or no longer");
     call.exchange().reply({.body = kept->body});
 }

@@ -12,6 +12,11 @@ void Call::reply(const json& body, int status) const {
     exchange_->reply({.status = status, .body = body.dump(-1, ' ', false, json::error_handler_t::replace)});
 }
 
+std::string Call::path_behind(std::string_view prefix) const {
+    std::string rest = request().path.substr(prefix.size());
+    return percent_decoded(rest).value_or(rest);
+}
+
 void Call::refuse(const Refusal& refusal) const { exchange_->reply(as_response(family_, refusal)); }
 
 void Call::keep(std::shared_ptr<void> kept, std::function<Refusal(const Error&)> on_failure) const {

@@ -29,6 +29,8 @@ public:
 
     const Request& request() const noexcept { return exchange_->request(); }
     Family family() const noexcept { return family_; }
+    /// What the path has behind this, spelled out: "org/a b" of "/v1/models/org%2Fa%20b".
+    std::string path_behind(std::string_view prefix) const;
     Exchange& exchange() const noexcept { return *exchange_; }
     void reply(const nlohmann::ordered_json& body, int status = 200) const;
     void refuse(const Refusal& refusal) const;

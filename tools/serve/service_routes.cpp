@@ -53,7 +53,7 @@ void list_models(const ModelSet& models, std::time_t created, const Call& call) 
 }
 
 void show_model(const ModelSet& models, std::time_t created, std::string_view path, const Call& call) {
-    const std::string name = call.request().path.substr(path.size());
+    const std::string name = call.path_behind(path);
     for (const auto& entry : models.entries())
         if (std::ranges::count(entry->spec.names(), name) > 0)
             return call.reply(describe_model(models, *entry, name, created));
