@@ -5,6 +5,8 @@ import base64
 import json
 import struct
 import threading
+import urllib.parse
+from typing import Any
 
 import openai
 import pytest
@@ -199,6 +201,22 @@ def test_a_translation_tells_its_attention(server: Server) -> None:
     assert "attention" not in server.post("/translate", {**body, "attention": False})
     for change in ({"q": ["a"]}, {"q": "4. März 2021 " * 40}, {"attention": "yes"}):
         assert "attention" in server.post("/translate", {**body, **change}, expect=400)["error"]
+    assert "attention" in server.post("/translate", {**body, "attention": "true"}, expect=400)["error"]
+    # Both kinds of forms, whose fields are texts.
+    fields = {**body, "attention": "true"}
+    parts = "".join(f'--edge\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n' for name, value in fields.items())
+    multipart = "multipart/form-data; boundary=edge"
+    for form, kind in ((urllib.parse.urlencode(fields), "application/x-www-form-urlencoded"), (parts + "--edge--\r\n", multipart)):
+        assert send(server, form, kind) == (200, answer)
+        assert "attention" not in send(server, form.replace("true", "false"), kind)[1]
+    file = parts.replace('name="q"', 'name="q"; filename="q.txt"') + "--edge--\r\n"
+    status, refused = send(server, file, multipart)
+    assert status == 400 and "file" in refused["error"]
+
+
+def send(server: Server, form: str, kind: str) -> tuple[int, Any]:
+    status, _, content = server.request("POST", "/translate", form.encode(), {"content-type": kind})
+    return status, json.loads(content)
 
 
 def test_a_key_opens_the_routes(locked: Server) -> None:

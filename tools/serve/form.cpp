@@ -73,6 +73,17 @@ Part parse_part(std::string_view text) {
     return part;
 }
 
+/// A name that comes several times is a list.
+void add_field(json& object, std::string name, std::string value) {
+    if (!text::is_utf8(name) || !text::is_utf8(value)) throw Refusal(400, "the form is not UTF-8");
+    if (!object.contains(name))
+        object[name] = std::move(value);
+    else if (object[name].is_array())
+        object[name].push_back(std::move(value));
+    else
+        object[name] = {object[name], std::move(value)};
+}
+
 }  // namespace
 
 json parse_url_encoded(std::string_view body) {
@@ -87,13 +98,17 @@ json parse_url_encoded(std::string_view body) {
         const std::size_t equals = std::min(pair.find('='), pair.size());
         std::string name = url_decoded(pair.substr(0, equals));
         std::string value = url_decoded(pair.substr(std::min(equals + 1, pair.size())));
-        if (!text::is_utf8(name) || !text::is_utf8(value)) throw Refusal(400, "the form is not UTF-8");
-        if (!object.contains(name))
-            object[name] = std::move(value);
-        else if (object[name].is_array())
-            object[name].push_back(std::move(value));
-        else
-            object[name] = {object[name], std::move(value)};
+        add_field(object, std::move(name), std::move(value));
+    }
+    return object;
+}
+
+json parse_form(const Request& request) {
+    if (request.content_type() == "application/x-www-form-urlencoded") return parse_url_encoded(request.body);
+    json object = json::object();
+    for (Part& part : parse_multipart(request)) {
+        if (part.is_file) throw Refusal(400, "it is a file, and this route takes texts", part.name);
+        add_field(object, std::move(part.name), std::move(part.bytes));
     }
     return object;
 }

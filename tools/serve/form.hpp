@@ -16,6 +16,9 @@ namespace vkformer::serve {
 /// kMostMembers fields, no UTF-8).
 nlohmann::ordered_json parse_url_encoded(std::string_view body);
 
+/// The same of either kind of form, without files. Throws Refusal besides: 415 (no form), and as of parse_multipart.
+nlohmann::ordered_json parse_form(const Request& request);
+
 struct Part {
     std::string name;
     bool is_file = false;

@@ -27,8 +27,11 @@ constexpr double kLeastShare = 20;
 
 /// JSON, or a form as LibreTranslate's own clients send it; and its key, where the head has none.
 json body_of(const Request& request, const Access& access) {
-    json body = request.content_type() == "application/x-www-form-urlencoded" ? parse_url_encoded(request.body)
-                                                                              : parse_body(request);
+    const std::string type = request.content_type();
+    const bool is_form = type == "application/x-www-form-urlencoded" || type == "multipart/form-data";
+    json body = is_form ? parse_form(request) : parse_body(request);
+    if (const auto attention = body.find("attention"); is_form && attention != body.end())
+        if (*attention == "true" || *attention == "false") *attention = *attention == "true";
     const bool has_key = !request.header("authorization").empty() || !request.header("x-api-key").empty();
     if (access.keys.empty() || has_key) return body;
     const auto key = body.find("api_key");
@@ -239,7 +242,8 @@ json list_of_languages(const ModelSet& models) {
 }  // namespace
 
 std::vector<Route> translation_routes(const ModelSet& models, const Access& access, const Limits& limits) {
-    const std::vector<std::string_view> forms = {"application/json", "application/x-www-form-urlencoded"};
+    const std::vector<std::string_view> forms = {"application/json", "application/x-www-form-urlencoded",
+                                                 "multipart/form-data"};
     const auto sources = std::make_shared<const SourceLanguages>(models);
     const auto languages = std::make_shared<const json>(list_of_languages(models));
     std::vector<Route> routes = {
