@@ -92,6 +92,7 @@ struct SpeechSegment {
     double no_speech = 0;              ///< probability that nobody speaks in the window
     double compression_ratio = 0;      ///< of the window's tokens
     std::vector<SpokenWord> words;     ///< with word_timestamps only; joined they are the text
+    double heard_from = 0;             ///< seconds from the first sample to its window; without a decoder, `start`
 };
 
 struct Transcription {

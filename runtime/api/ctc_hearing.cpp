@@ -198,7 +198,7 @@ std::vector<HeardWord> CtcHearing::spoken_words() const {
 SpeechSegment CtcHearing::segment_of(std::span<const HeardWord> words) const {
     SpeechSegment segment;
     const HeardWord &first = words.front(), &last = words.back();
-    segment.start = seconds(tokens_[first.first].begin);
+    segment.start = segment.heard_from = seconds(tokens_[first.first].begin);
     segment.end = seconds(tokens_[last.last].end);
     segment.text = spelt(first.begin, last.last + 1);
     for (const HeardWord& word : words) {

@@ -292,6 +292,7 @@ Result<Transcription> WhisperHearing::transcribe_segments(std::span<const float>
             segment.words = words_of(segment, {std::span(positions).subspan(std::min(first, positions.size())),
                                                std::span(log_probs).subspan(std::min(first, log_probs.size())),
                                                seconds(at * hop), seconds(samples.size())});
+            segment.heard_from = seconds(at * hop);
             first += segment.tokens.size();
             before.push_back(segment.tokens);
             result.text += segment.text;
@@ -340,6 +341,7 @@ Result<Transcription> WhisperHearing::transcribe_windows(std::span<const float> 
         for (std::size_t i = first; i < last; ++i) {
             auto& [segment, log_probs, positions] = heard[i - first];
             finish(segment, seconds(starts[i]), seconds(end_of(i)));
+            segment.heard_from = segment.start;
             segment.words = words_of(segment, {positions, log_probs, seconds(starts[i]), seconds(end_of(i))});
             result.text += segment.text;
             result.segments.push_back(std::move(segment));

@@ -42,6 +42,8 @@ double GatheredSpeech::end_in_sound(double time) const {
 }
 
 void GatheredSpeech::restore(SpeechSegment& segment) const {
+    const std::size_t heard_from = sample_at(segment.heard_from);
+    segment.heard_from = in_sound(heard_from, region_of(heard_from, false));
     const std::size_t start = sample_at(segment.start), end = std::max(start, sample_at(segment.end));
     for (SpokenWord& word : segment.words) {
         const std::size_t middle = std::clamp(sample_at((word.start + word.end) / 2), start, end);

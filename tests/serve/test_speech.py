@@ -71,9 +71,25 @@ def test_formats(server: Server, ears: openai.OpenAI, tmp_path: Path) -> None:
         assert (status, content.decode()) == (200, by_program(tmp_path / "a.wav", "--format", name, "--language", "en", "--task", "transcribe"))
     translated = json.loads(by_program(tmp_path / "a.wav", "--json", "--task", "translate"))
     assert ears.audio.translations.create(model="ears", file=("a.wav", sound)).text == translated["text"]
+    for temperature, expects in ((b"0", 200), (b"0.00", 200), (b"0e1", 200), (b"0.1", 400), (b"", 400), (b"0 ", 400), (b"nan", 400)):
+        assert send(server, form({"file": sound, "temperature": temperature}))[0] == expects, temperature
     # What was asked for before says nothing of the next.
     heard = json.loads(by_program(tmp_path / "a.wav", "--json", "--task", "transcribe"))
     assert ears.audio.transcriptions.create(model="ears", file=("a.wav", sound)).text == heard["text"]
+
+
+def test_segments_say_where_their_window_begins(ears: openai.OpenAI) -> None:
+    once, file = clip(), io.BytesIO()
+    with wave.open(file, "wb") as writer:
+        writer.setnchannels(1)
+        writer.setsampwidth(2)
+        writer.setframerate(8000)
+        writer.writeframes(once[44:] * 8)
+    found = ears.audio.transcriptions.create(model="ears", file=("a.wav", file.getvalue()), response_format="verbose_json", language="en")
+    assert found.segments
+    seeks = [segment.seek for segment in found.segments]
+    assert seeks[0] == 0 and seeks == sorted(seeks) and seeks[-1] > 0
+    assert all(segment.seek / 100 <= segment.start + 0.01 for segment in found.segments)
 
 
 def test_times_of_words(ears: openai.OpenAI, tmp_path: Path) -> None:

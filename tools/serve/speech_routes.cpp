@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cmath>
 
 #include "serve/fields.hpp"
 #include "serve/form.hpp"
@@ -14,6 +16,8 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
+constexpr double kSeeksPerSecond = 100;  // frames of OpenAI's models
+
 struct Asked {
     std::optional<std::string> model;
     SoundFile file;
@@ -23,7 +27,9 @@ struct Asked {
 
 /// A form's values are texts; numbers are read from them.
 void check_temperature(const std::string& text) {
-    if (text != "0" && text != "0.0")
+    double number = -1;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc{} || end != text.data() + text.size() || number != 0)
         throw Refusal(400, "only 0 is taken: higher ones follow where a window's text is not good", "temperature");
 }
 
@@ -86,7 +92,7 @@ json segments_of(const Transcription& transcription) {
     json segments = json::array();
     for (const SpeechSegment& segment : transcription.segments)
         segments.push_back({{"id", segments.size()},
-                            {"seek", 0},
+                            {"seek", std::llround(segment.heard_from * kSeeksPerSecond)},
                             {"start", segment.start},
                             {"end", segment.end},
                             {"text", segment.text},
