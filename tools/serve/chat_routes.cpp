@@ -126,6 +126,10 @@ PromptOptions read_prompt_options(Fields& fields, const Talk& talk) {
                       "it is the other of continue_final_message: an answer begins, or goes on");
     if (const json* const given = fields.take("chat_template_kwargs")) {
         if (!given->is_object()) fields.refuse("chat_template_kwargs", "it is no JSON object");
+        for (const char* const name : {"messages", "add_generation_prompt"})
+            if (given->contains(name))
+                fields.refuse("chat_template_kwargs",
+                              std::string("it has \"") + name + "\", which the request says itself");
         options.variables = *given;
     }
     return options;
