@@ -17,7 +17,7 @@ using namespace serve;
 struct Heard {
     std::string content;
     std::vector<std::pair<std::string, std::string>> calls;  // names and arguments
-    std::size_t ended = 0;
+    std::size_t ended = 0, broken = 0;
     bool operator==(const Heard&) const = default;
 
     void take(const std::vector<AnswerPart>& parts) {
@@ -33,7 +33,10 @@ struct Heard {
                 REQUIRE(part.call + 1 == calls.size());
                 calls.back().second += part.text;
                 break;
-            case AnswerPart::Kind::call_end: ++ended; break;
+            case AnswerPart::Kind::call_end:
+                ++ended;
+                if (part.is_broken) ++broken;
+                break;
             }
         }
         REQUIRE(calls.size() - ended <= 1);
@@ -217,6 +220,9 @@ TEST_CASE("serve: calls that are broken are content", "[serve][tools]") {
     const Heard longer =
         hear(kTagged, letters("<tool_call>{\"name\": \"add\", \"arguments\": {}, x}</tool_call>"), true);
     CHECK((longer.calls.size() == 1 && longer.calls[0].second == "{}" && longer.content == ", x}</tool_call>"));
+    const Heard cut = hear(kTagged, letters("<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": "), true);
+    CHECK((cut.calls.size() == 1 && cut.calls[0].second == "{\"a\": "));
+    CHECK((spoilt.broken == 1 && longer.broken == 0 && cut.broken == 1));
 }
 
 TEST_CASE("serve: whatever a model writes is read alike in pieces", "[serve][tools]") {

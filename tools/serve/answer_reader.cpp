@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include <nlohmann/json.hpp>
+
 #include "serve/generation_fields.hpp"
 
 namespace vkformer::serve {
@@ -20,6 +22,10 @@ std::string AnswerReader::make_id() const {
     return format_ == CallFormat::listed ? new_id("").substr(0, 9) : new_id(id_prefix_);
 }
 
+bool AnswerReader::has_whole_calls() const noexcept {
+    return !calls_.empty() && std::ranges::none_of(calls_, &ToolCall::is_broken);
+}
+
 /// Behind the one call that is allowed there is nothing.
 std::vector<AnswerPart> AnswerReader::keep(std::vector<AnswerPart> parts) {
     using Kind = AnswerPart::Kind;
@@ -32,7 +38,11 @@ std::vector<AnswerPart> AnswerReader::keep(std::vector<AnswerPart> parts) {
         case Kind::content: content_ += part->text; break;
         case Kind::call: calls_.push_back({.id = make_id(), .name = part->text, .arguments = {}}); break;
         case Kind::arguments: calls_.back().arguments += part->text; break;
-        case Kind::call_end: ++ended_calls_; break;
+        case Kind::call_end:
+            part->is_broken = part->is_broken || !nlohmann::json::accept(calls_.back().arguments);
+            calls_.back().is_broken = part->is_broken;
+            ++ended_calls_;
+            break;
         }
     }
     return parts;

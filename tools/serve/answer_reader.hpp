@@ -13,6 +13,7 @@ namespace vkformer::serve {
 
 struct ToolCall {
     std::string id, name, arguments;
+    bool is_broken = false;  ///< in streams alone, where the rest of it is given out
 };
 
 /// Keeps what has come, too.
@@ -26,6 +27,8 @@ public:
 
     const std::string& content() const noexcept { return content_; }
     const std::vector<ToolCall>& calls() const noexcept { return calls_; }
+    /// There are some to be done: who gets a broken one is told so by how the answer ends, and does none.
+    bool has_whole_calls() const noexcept;
     /// The one call has come that was allowed: the rest is not wanted.
     bool is_enough() const noexcept { return one_call_ && ended_calls_ > 0; }
 

@@ -302,7 +302,7 @@ public:
     void end(std::size_t index, Finish finish) {
         Choice& choice = choices_[index];
         const auto parts = is_chat_ ? choice.reader.finish() : std::vector<AnswerPart>();
-        const bool has_calls = !choice.reader.calls().empty();
+        const bool has_calls = choice.reader.has_whole_calls();
         later([this, index, finish, has_calls, deltas = deltas_of(index, parts), steps = take_steps(index)] {
             begin();
             echo(index);
@@ -385,7 +385,7 @@ private:
         said(index, take_steps(index), generation.text);
         if (scores) scores->end(generation.finish);
         json choice = {{"index", index},
-                       {"finish_reason", finish_reason(generation.finish, !reader.calls().empty())},
+                       {"finish_reason", finish_reason(generation.finish, reader.has_whole_calls())},
                        {"logprobs", take_scores(index)}};
         if (!is_chat_) {
             choice["text"] = std::string(prompt_of(index)) + generation.text;

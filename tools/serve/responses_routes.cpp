@@ -177,7 +177,8 @@ private:
         if (!wanted_.is_stored) return body;
         Talk& talk = wanted_.talk;
         talk.say("assistant", reader_.content());
-        for (const ToolCall& call : reader_.calls()) talk.call(call.id, call.name, call.arguments);
+        for (const ToolCall& call : reader_.calls())
+            if (!call.is_broken) talk.call(call.id, call.name, call.arguments);
         store_.keep(id_, {.talk = std::move(talk), .body = body.dump(-1, ' ', false, json::error_handler_t::replace)});
         return body;
     }
@@ -223,7 +224,7 @@ private:
             part["part"] = content(text_);
             events = numbered(text);
             events += numbered(part);
-        } else {
+        } else if (status == "completed") {
             json arguments = of_item("response.function_call_arguments.done");
             arguments["name"] = tool_;
             arguments["arguments"] = text_;
@@ -264,7 +265,7 @@ private:
                 events += numbered(delta);
                 break;
             }
-            case AnswerPart::Kind::call_end: events += close_item(); break;
+            case AnswerPart::Kind::call_end: events += close_item(part.is_broken ? "incomplete" : "completed"); break;
             }
         }
         return events;

@@ -100,7 +100,7 @@ void CallReader::give(AnswerPart::Kind kind, std::string text) {
     if (kind == AnswerPart::Kind::content && !parts_.empty() && parts_.back().kind == kind)
         parts_.back().text += text;
     else
-        parts_.push_back({kind, std::move(text), calls_ == 0 ? 0 : calls_ - 1});
+        parts_.push_back({.kind = kind, .text = std::move(text), .call = calls_ == 0 ? 0 : calls_ - 1});
 }
 
 /// Where the blanks end that begin there.
@@ -127,6 +127,12 @@ void CallReader::break_off() {
     held_.erase(0, at_);
     is_first_ = false;
     return_to_text();
+}
+
+/// What was given out of a call is broken.
+void CallReader::end_broken() {
+    give(AnswerPart::Kind::call_end, {});
+    parts_.back().is_broken = true;
 }
 
 /// Gives out what is said, but for blanks that may be before a call.
@@ -232,7 +238,7 @@ bool CallReader::read_object(bool is_end) {
     if (is_begun_) give_arguments(std::min(at_, object_.arguments_end.value_or(at_)));
     if (!is_end) return false;
     if (is_begun_) {
-        give(AnswerPart::Kind::call_end, {});
+        end_broken();
         held_.clear();
         return_to_text();
     } else {
@@ -397,7 +403,7 @@ bool CallReader::read_spoiled(bool is_end) {
     held_.erase(0, std::max(end, object_.given));
     object_.given = 0;
     if (found == held_.npos && !is_end) return false;
-    give(AnswerPart::Kind::call_end, {});
+    end_broken();
     if (found != std::string::npos) held_.erase(0, kEndTag.size());
     is_first_ = false;
     return_to_text();

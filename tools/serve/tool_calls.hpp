@@ -36,7 +36,8 @@ struct AnswerPart {
     };
     Kind kind = Kind::content;
     std::string text;
-    std::size_t call = 0;  ///< which, counted from 0
+    std::size_t call = 0;    ///< which, counted from 0
+    bool is_broken = false;  ///< of call_end: its arguments are cut, or no JSON
 };
 
 /// Parts what is said from what is called. A call that is broken is content, as it was written. Time is in proportion to the text.
@@ -67,6 +68,7 @@ private:
     void give_arguments(std::size_t end);
     void end_arguments();
     void break_off();
+    void end_broken();
     void return_to_text();
     std::size_t blank_end(std::size_t from) const;
     std::size_t word_end(std::size_t from) const;
