@@ -111,6 +111,10 @@ public:
                                                     const ChatOptions& options = {}) const;  ///< as of Generator
     /// Errors: InvalidArgument (a token that the tokenizer does not know), FileNotFound (there is no tokenizer).
     Result<std::string> detokenize(std::span<const std::int32_t> tokens) const;
+    /// Called with the tokens of one text, one by one: what each adds to the text of those before it, whole characters that no later token
+    /// changes; together what generate() says of them where no constraint spells them. Lives no longer than the engine; empty: there is no
+    /// tokenizer.
+    std::function<std::string(std::int32_t token)> stream(bool shows_special = false) const;
     /// What the token adds to a text: whole characters or some of their bytes; a special token as it is spelled. Empty for one that the
     /// tokenizer does not know.
     std::string token_bytes(std::int32_t token) const;

@@ -151,6 +151,7 @@ struct Generation {
     std::uint32_t reused_tokens = 0;      ///< of the prompt: they were in the caches from the generation before
     std::optional<float> score;           ///< of a beam search
     std::vector<StepLogProbs> log_probs;  ///< of each of `tokens`, where GenerateOptions::log_probs asked
+    std::string stop{};                   ///< the text of GenerateOptions::stop that ended it, with Finish::stop_string
 };
 
 /// What a call took. Seconds of wall time.

@@ -272,7 +272,8 @@ void GenerationEngine::Impl::ended(Id id, decoding::SequenceResult result) {
                                                                .prompt_tokens = request.prompt_tokens,
                                                                .reused_tokens = result.reused,
                                                                .score = {},
-                                                               .log_probs = std::move(request.log_probs)});
+                                                               .log_probs = std::move(request.log_probs),
+                                                               .stop = std::move(request.text.stopped_by)});
 }
 
 // ---- the callers ----------------------------------------------------------------------------------------------------
@@ -422,8 +423,16 @@ Result<std::string> GenerationEngine::detokenize(std::span<const std::int32_t> t
     const api::LanguageModel& language = impl_->language;
     if (!language.tokenizer()) return language.text.tokenizer.error();
     for (const std::int32_t token : tokens)
-        VKFORMER_CHECK(decoding::check_token("the text", token, language.tokenizer()->vocab_size()));
+        VKFORMER_CHECK(decoding::check_token("a token of the text", token, language.tokenizer()->vocab_size()));
     return language.tokenizer()->decode(tokens);
+}
+
+std::function<std::string(std::int32_t)> GenerationEngine::stream(bool shows_special) const {
+    const text::Tokenizer* const tokenizer = impl_->language.tokenizer();
+    if (!tokenizer) return {};
+    return [stream = std::shared_ptr(tokenizer->stream(!shows_special))](std::int32_t token) {
+        return stream->push(token);
+    };
 }
 
 std::string GenerationEngine::token_bytes(std::int32_t token) const {

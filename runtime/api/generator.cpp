@@ -440,7 +440,8 @@ Result<std::vector<Generation>> Generator::generate_tokens(std::span<const std::
                                .prompt_tokens = static_cast<std::uint32_t>(prompts[i].size()),
                                .reused_tokens = results[i].sequence.reused,
                                .score = results[i].score,
-                               .log_probs = std::move(results[i].sequence.log_probs)});
+                               .log_probs = std::move(results[i].sequence.log_probs),
+                               .stop = std::move(output.stopped_by)});
     }
     return generations;
 }

@@ -118,6 +118,7 @@ OpenOptions open_options(const GeneratorOptions& options) {
 std::string GenerationText::take(std::string_view part) {
     auto output = stops.push(part);
     is_stopped = is_stopped || output.stop.has_value();
+    if (output.stop) stopped_by = stop_texts[*output.stop];
     text += output.text;
     return std::move(output.text);
 }

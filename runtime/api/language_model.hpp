@@ -63,11 +63,13 @@ struct GenerationText {
         : stream(constraint  ? constraints::stream(constraint->vocabulary(), shows_special)
                  : tokenizer ? tokenizer->stream(!shows_special)
                              : nullptr),
-          stops(stop) {}
+          stops(stop),
+          stop_texts(stop) {}
 
     std::unique_ptr<text::StreamDecoder> stream;  // null: there is no text
     text::StopStrings stops;
-    std::string text;
+    std::vector<std::string> stop_texts;
+    std::string text, stopped_by;  // one of these texts
     bool is_stopped = false;
 
     /// What can be printed now.

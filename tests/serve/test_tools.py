@@ -31,6 +31,9 @@ QWEN = {
     "call": f'Let me see.\n<tool_call>\n{{"name": "weather", "arguments": {CITY}}}\n</tool_call>',
     "two": f'<tool_call>\n{{"name": "weather", "arguments": {ROME}}}\n</tool_call>\n<tool_call>\n{{"name": "add", "arguments": {SUM}}}\n</tool_call>',
     "broken": BROKEN,
+    "cut": '<tool_call>\n{"name": "weather", "arguments": {"city": "Graz',
+    "odd": '<tool_call>\n{"name": "weather", "arguments": {"city" "Ulm"}}\n</tool_call>',
+    "stopped": "Well,<|stop|>bye.",
     "sunny": "It is sunny.",
     "again": "Once more: hello.",
 }
@@ -45,7 +48,7 @@ LLAMA = {"call": f'{{"name": "weather", "parameters": {CITY}}}', "tag": f'<|pyth
 @pytest.fixture(scope="session")
 def families(_cache_of_its_own: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, dict[str, Scripted]]]:
     models = {
-        "qwen": Scripted(tmp_path_factory.mktemp("qwen"), QWEN, "calls are <tool_call>"),
+        "qwen": Scripted(tmp_path_factory.mktemp("qwen"), QWEN, "calls are <tool_call>", ("<|stop|>",)),
         "mistral": Scripted(tmp_path_factory.mktemp("mistral"), MISTRAL, "calls are [TOOL_CALLS]", ("[TOOL_CALLS]",)),
         "devstral": Scripted(tmp_path_factory.mktemp("devstral"), DEVSTRAL, "calls are [TOOL_CALLS]name[ARGS]", ("[TOOL_CALLS]", "[ARGS]")),
         "llama": Scripted(tmp_path_factory.mktemp("llama"), LLAMA, "calls are <|python_tag|>", ("<|python_tag|>",)),
@@ -137,6 +140,34 @@ def test_broken_calls_are_content(gpt: openai.OpenAI, claude: anthropic.Anthropi
     assert streamed(gpt, **given)[:3] == (BROKEN, [], "stop")
     message = claude.messages.create(model="qwen", max_tokens=200, messages=asked("broken"), tools=BLOCKS, extra_body=GREEDY)
     assert message.content[0].text == BROKEN and message.stop_reason == "end_turn"
+
+
+@pytest.mark.parametrize(
+    ("plan", "fields", "reason"),
+    [("cut", {}, "stop"), ("odd", {}, "stop"), ("call", {"stop": ["days"]}, "stop"), ("two", {"max_tokens": 4}, "length")],
+)
+def test_broken_calls_in_streams_are_not_to_be_done(gpt: openai.OpenAI, claude: anthropic.Anthropic, plan: str, fields: dict[str, Any], reason: str) -> None:
+    _, calls, ended, _ = streamed(gpt, model="qwen", messages=asked(plan), tools=TOOLS, **fields)
+    assert ended == reason and len(calls) <= 1
+    stops, limit = fields.get("stop", []), fields.get("max_tokens", 200)
+    given: dict[str, Any] = {"model": "qwen", "max_tokens": limit, "messages": asked(plan), "tools": BLOCKS, "stop_sequences": stops}
+    ends = [event.delta for event in claude.messages.create(**given, stream=True, extra_body=GREEDY) if event.type == "message_delta"]
+    assert ends[0].stop_reason == ("stop_sequence" if stops else "max_tokens" if reason == "length" else "end_turn")
+    assert ends[0].stop_sequence == (stops[0] if stops else None)
+    if stops:
+        return
+    events = list(gpt.responses.create(model="qwen", input=asked(plan)[0]["content"], tools=FLAT, max_output_tokens=limit, temperature=0, stream=True))
+    assert "response.function_call_arguments.done" not in [event.type for event in events]
+    items = events[-1].response.output
+    assert all(item.status == "incomplete" for item in items if item.type == "function_call")
+
+
+def test_a_special_token_that_ends_an_answer_is_told(claude: anthropic.Anthropic) -> None:
+    given: dict[str, Any] = {"model": "qwen", "max_tokens": 200, "messages": asked("stopped"), "tools": BLOCKS, "extra_body": GREEDY}
+    message = claude.messages.create(**given, stop_sequences=["bye", "<|stop|>"])
+    assert (message.stop_reason, message.stop_sequence) == ("stop_sequence", "<|stop|>")
+    with claude.messages.stream(**given, stop_sequences=["<|stop|>"]) as stream:
+        assert stream.get_final_message().stop_sequence == "<|stop|>"
 
 
 def test_an_answer_that_is_cut_is_not_whole(gpt: openai.OpenAI) -> None:

@@ -64,21 +64,7 @@ WantedMessage read_message(const ModelSet& models, const Call& call) {
     return wanted;
 }
 
-/// Which of the texts that end a generation did, for the generation does not
-/// say: the first in what the tokens spell.
-json stopped_by(const TextModel& model, const std::vector<std::string>& stops, const Generation& generation) {
-    if (generation.finish != Finish::stop_string) return nullptr;
-    const auto text = model.engine().detokenize(generation.tokens);
-    if (!text) return nullptr;
-    std::size_t first = std::string::npos;
-    json found;
-    for (const std::string& stop : stops)
-        if (const std::size_t at = text->find(stop); at < first) {
-            first = at;
-            found = stop;
-        }
-    return found;
-}
+json stopped_by(const Generation& generation) { return generation.stop.empty() ? json() : json(generation.stop); }
 
 std::string_view stop_reason(Finish finish, bool has_calls) {
     switch (finish) {
@@ -102,9 +88,7 @@ public:
     MessageWriter(const Call& call, const WantedMessage& wanted)
         : call_(call),
           stream_(call),
-          model_(*wanted.model),
           name_(wanted.name),
-          stops_(wanted.options.stop),
           reader_(wanted.tools, wanted.streams, "toolu_"),
           prompt_tokens_(wanted.prompt.size()),
           id_(new_id("msg_")) {}
@@ -126,8 +110,8 @@ public:
                                           {"id", call.id},
                                           {"name", call.name},
                                           {"input", json::parse(call.arguments, nullptr, false)}});
-        message["stop_reason"] = stop_reason(generation.finish, !calls.empty());
-        message["stop_sequence"] = stopped_by(model_, stops_, generation);
+        message["stop_reason"] = stop_reason(generation.finish, reader_.has_whole_calls());
+        message["stop_sequence"] = stopped_by(generation);
         message["usage"] = usage_of_message(generation);
         call_.reply(message);
     }
@@ -141,8 +125,8 @@ public:
         std::string events = events_of(reader_.finish());
         if (open_ == Open::none && blocks_ == 0) events += open_block({{"type", "text"}, {"text", ""}});
         events += close_block();
-        const json delta = {{"stop_reason", stop_reason(generation.finish, !reader_.calls().empty())},
-                            {"stop_sequence", stopped_by(model_, stops_, generation)}};
+        const json delta = {{"stop_reason", stop_reason(generation.finish, reader_.has_whole_calls())},
+                            {"stop_sequence", stopped_by(generation)}};
         stream_.end(events +
                     event({{"type", "message_delta"}, {"delta", delta}, {"usage", usage_of_message(generation)}},
                           "message_delta") +
@@ -208,9 +192,7 @@ private:
     enum class Open : std::uint8_t { none, text, call };
     Call call_;
     EventStream stream_;
-    const TextModel& model_;
     const std::string name_;
-    std::vector<std::string> stops_;
     AnswerReader reader_;
     std::size_t prompt_tokens_;
     std::string id_;
