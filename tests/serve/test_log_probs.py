@@ -261,6 +261,32 @@ def test_what_ends_a_text_is_not_told(gpt: openai.OpenAI, scripted: Scripted) ->
         assert told.startswith(text) and len("".join(made.logprobs.tokens[:-1])) < len(text)
 
 
+@pytest.mark.parametrize("stop", [[], ["v", "\ufffd", "\n"], ["a", "é"]])
+def test_texts_that_are_no_utf_8_have_their_own_tokens(scored: Server, stop: list[str]) -> None:
+    broken = 0
+    for seed in range(60):
+        body = {"model": "texts", "max_tokens": 20, "seed": seed, "temperature": 2, "logprobs": True, "stop": stop}
+        body["messages"] = [{"role": "user", "content": f"x{seed}"}]
+        answer = scored.post("/v1/chat/completions", body)
+        choice, written = answer["choices"][0], answer["usage"]["completion_tokens"]
+        entries, text = (choice["logprobs"] or {"content": []})["content"], choice["message"]["content"]
+        spelled = [bytes(entry["bytes"]) for entry in entries if not entry["token"].startswith("<|")]  # special ones are no text
+        broken += "\ufffd" in text
+        if choice["finish_reason"] == "length":
+            assert len(entries) == written
+        elif not stop:
+            assert len(entries) == written - 1  # the end token
+        if choice["finish_reason"] == "length" or not stop:
+            assert b"".join(spelled).decode(errors="replace") == text
+        elif spelled and b"".join(spelled[-1:]).decode(errors="ignore").encode() == spelled[-1]:
+            assert len(b"".join(spelled[:-1]).decode(errors="replace")) < len(text)  # the last one begins in the text
+        _, _, content = scored.request("POST", "/v1/chat/completions", {**body, "stream": True})
+        chunks = [json.loads(line[6:]) for line in content.split(b"\n") if line.startswith(b"data: {")]
+        streamed = [entry for chunk in chunks for entry in (chunk["choices"][0]["logprobs"] or {"content": []})["content"]]
+        assert streamed == entries
+    assert broken > 10 or "\ufffd" in stop
+
+
 def test_drawing_changes_no_log_probability(gpt: openai.OpenAI, scripted: Scripted) -> None:
     """They are the model's, before temperature, biases and penalties."""
     likely = log_probs(scripted, scripted.vocabulary[PLAN])

@@ -246,7 +246,7 @@ public:
         for (std::size_t i = 0; i < wanted.prompts.size() * wanted.choices; ++i) {
             choices_.push_back({.reader = AnswerReader(wanted.tools, wanted.streams, "call_"), .scores = {}});
             choices_.back().first_token = wanted.prompts[i / wanted.choices].front();
-            if (wanted.options.log_probs) choices_.back().scores.emplace(spellings, wanted.is_chat);
+            if (wanted.options.log_probs) choices_.back().scores.emplace(spellings, wanted.is_chat, wanted.options);
         }
     }
 
@@ -293,7 +293,7 @@ public:
         later([this, index, text = std::string(text), deltas = deltas_of(index, parts), steps = take_steps(index)] {
             begin();
             echo(index);
-            said(index, steps, text);
+            said(index, steps, text, steps.empty());
             if (is_chat_) return write(index, deltas);
             write(text.empty() ? std::string() : chunk(index, {}, text, nullptr));
         });
@@ -306,7 +306,7 @@ public:
         later([this, index, finish, has_calls, deltas = deltas_of(index, parts), steps = take_steps(index)] {
             begin();
             echo(index);
-            said(index, steps, "");
+            said(index, steps, "", true);
             if (is_chat_) write(index, deltas);
             if (auto& scores = choices_[index].scores) scores->end(finish);
             write(chunk(index, json::object(), "", finish_reason(finish, has_calls)));
@@ -359,11 +359,11 @@ private:
         }
     }
     std::vector<StepLogProbs> take_steps(std::size_t index) { return std::exchange(choices_[index].steps, {}); }
-    void said(std::size_t index, std::span<const StepLogProbs> steps, std::string_view text) {
+    void said(std::size_t index, std::span<const StepLogProbs> steps, std::string_view text, bool is_last) {
         auto& scores = choices_[index].scores;
         if (!scores) return;
         for (const StepLogProbs& step : steps) scores->push(step);
-        scores->said(text);
+        scores->said(text, is_last);
     }
     void write(std::string events) {
         if (!stream_.write(std::move(events))) is_gone_ = true;
@@ -382,7 +382,7 @@ private:
         AnswerReader& reader = choices_[index].reader;
         auto& scores = choices_[index].scores;
         reader.finish();
-        said(index, take_steps(index), generation.text);
+        said(index, take_steps(index), generation.text, true);
         if (scores) scores->end(generation.finish);
         json choice = {{"index", index},
                        {"finish_reason", finish_reason(generation.finish, reader.has_whole_calls())},

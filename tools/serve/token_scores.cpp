@@ -67,7 +67,6 @@ void TokenScores::echo(std::span<const StepLogProbs> piece) {
 
 void TokenScores::echoed(std::string_view text) {
     covered_characters_ = characters(text);
-    covered_bytes_ = 0;
     is_first_ = tells_end_ = true;  // what is generated is a text of its own
 }
 
@@ -94,22 +93,41 @@ void TokenScores::add(const StepLogProbs& step, bool is_known) {
         made_["top_logprobs"].push_back(step.likeliest.empty() ? json() : std::move(likeliest));
         made_["text_offset"].push_back(covered_characters_);
     }
-    if (spellings_->is_shown(step.chosen.token)) {
-        covered_bytes_ += text.size();
-        covered_characters_ += characters(text);
-    }
+    if (spellings_->is_shown(step.chosen.token)) covered_characters_ += characters(text);
     is_first_ = false;
 }
 
-void TokenScores::said(std::string_view piece) {
+void TokenScores::push(const StepLogProbs& step) {
+    if (!stream_) stream_ = spellings_->engine().stream(shows_special_);
+    const std::size_t before = spelled_bytes_;
+    const bool has_own_bytes = is_constrained_ && (shows_special_ || spellings_->is_shown(step.chosen.token));
+    const std::size_t streamed = stream_(step.chosen.token).size();
+    spelled_bytes_ += has_own_bytes ? spellings_->bytes(step.chosen.token).size() : streamed;
+    // What it shows may begin with what was held back of those before it: a part of a character that it does not go on from.
+    const std::string_view bytes = spellings_->bytes(step.chosen.token);
+    const bool goes_on = !bytes.empty() && text::is_continuation(bytes.front());
+    const std::size_t own = text::with_replacements(bytes.substr(0, bytes.size() - text::incomplete_end(bytes))).size();
+    const std::size_t begin = goes_on ? before : std::max(before, spelled_bytes_ - std::min(own, spelled_bytes_));
+    waiting_.push_back({step, begin});
+}
+
+void TokenScores::add_said(std::size_t kept) {
+    for (; waiting_.size() > kept && waiting_.front().begin < said_bytes_; waiting_.pop_front())
+        add(waiting_.front().step);
+}
+
+void TokenScores::said(std::string_view piece, bool is_last) {
     said_bytes_ += piece.size();
-    for (; !waiting_.empty() && covered_bytes_ < said_bytes_; waiting_.pop_front()) add(waiting_.front());
+    add_said(is_last ? 1 : 0);
 }
 
 void TokenScores::end(Finish finish) {
-    if (finish == Finish::stop_string) return waiting_.clear();  // what spells the text that ended it
+    if (finish == Finish::stop_string) {
+        add_said(0);
+        return waiting_.clear();  // what spells the text that ended it
+    }
     if (finish == Finish::end_token && !tells_end_ && !waiting_.empty()) waiting_.pop_back();
-    for (; !waiting_.empty(); waiting_.pop_front()) add(waiting_.front());
+    for (; !waiting_.empty(); waiting_.pop_front()) add(waiting_.front().step);
 }
 
 json TokenScores::take() { return std::exchange(made_, json()); }

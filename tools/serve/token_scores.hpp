@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -38,17 +39,21 @@ private:
 /// Of one generation whose text comes in pieces: which steps a piece covers.
 class TokenScores {
 public:
-    TokenScores(std::shared_ptr<TokenSpellings> spellings, bool is_chat)
-        : spellings_(std::move(spellings)), is_chat_(is_chat) {}
+    TokenScores(std::shared_ptr<TokenSpellings> spellings, bool is_chat, const GenerateOptions& options)
+        : spellings_(std::move(spellings)),
+          is_chat_(is_chat),
+          is_constrained_(options.constraint.has_value()),
+          shows_special_(options.shows_special) {}
 
     /// The prompt before all else, which the text begins with: its first token, of which nothing is known, those behind it, in pieces, and
     /// its text. The token that ends the text is then told, too: who measures prompts counts on one of each that was generated.
     void echo(std::int32_t first) { add({.chosen = {.token = first}, .likeliest = {}}, false); }
     void echo(std::span<const StepLogProbs> piece);
     void echoed(std::string_view text);
-    void push(const StepLogProbs& step) { waiting_.push_back(step); }
-    /// Of the steps whose text lies in all pieces so far, this one included. A chat's "content", or the lists of a completion.
-    void said(std::string_view piece);
+    void push(const StepLogProbs& step);
+    /// Of the steps whose text begins in all pieces so far, this one included. A chat's "content", or the lists of a completion. `is_last`:
+    /// the text has its end, and what ended it, the last step, waits for end().
+    void said(std::string_view piece, bool is_last);
     /// Of what is left, where the generation has ended so.
     void end(Finish finish);
     /// What has come since the last time; null where that is nothing.
@@ -56,13 +61,20 @@ public:
 
 private:
     void add(const StepLogProbs& step, bool is_known = true);
+    void add_said(std::size_t kept);
     /// What a token adds to the text at this place.
     std::string text_of(std::int32_t token) const;
 
+    struct Waiting {
+        StepLogProbs step;
+        std::size_t begin = 0;  ///< of its text in the whole as it is said, where what is no UTF-8 is U+FFFD
+    };
+
     std::shared_ptr<TokenSpellings> spellings_;
-    bool is_chat_;
-    std::deque<StepLogProbs> waiting_;
-    std::size_t said_bytes_ = 0, covered_bytes_ = 0, covered_characters_ = 0;
+    bool is_chat_, is_constrained_, shows_special_;
+    std::function<std::string(std::int32_t)> stream_;  // made with the first step: copies from before have their own
+    std::deque<Waiting> waiting_;
+    std::size_t said_bytes_ = 0, spelled_bytes_ = 0, covered_characters_ = 0;
     bool is_first_ = true;
     bool tells_end_ = false;
     nlohmann::ordered_json made_;
