@@ -236,6 +236,20 @@ def test_requests_are_bounded() -> None:
     running.kill()
 
 
+def test_no_other_limit_is_met_before() -> None:
+    running = Server("--sequences", "1", models=("texts",))
+    body = json.dumps({"prompt": ["Once", "a", "b", "c"] * 4, "n": 4, "max_tokens": 140, "logit_bias": {"2": -100}}).encode()
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+    clients = [socket.create_connection(("127.0.0.1", running.port)) for _ in range(20)]
+    for client in clients:
+        client.sendall(head + body)
+    end = time.monotonic() + 30
+    while running.metric("vkformer_queue_requests") < 19 * 64:
+        assert time.monotonic() < end
+    assert not [line for line in running.lines if line["event"] == "request" and line["status"] == 503]
+    running.kill()
+
+
 def test_an_answered_request_has_left_its_place() -> None:
     running = Server("--max-requests", "1", models=("vectors", "texts"))
     for _ in range(150):

@@ -2,6 +2,7 @@
 #include "serve/text_model.hpp"
 
 #include <chrono>
+#include <limits>
 
 #include "core/try.hpp"
 #include "decoding/batch_script.hpp"
@@ -24,6 +25,7 @@ Result<std::unique_ptr<TextModel>> TextModel::load(std::string name, const std::
                                        .on_progress = options.on_progress,
                                        .offload = options.offload},
                          .cache_tokens = options.cache_tokens,
+                         .queue = std::numeric_limits<std::uint32_t>::max(),  // Limits::requests bounds what waits
                          .prompt_lookup = options.prompt_lookup};
     auto loaded = std::make_unique<TextModel>();
     loaded->name_ = std::move(name);
