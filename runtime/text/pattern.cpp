@@ -3,9 +3,11 @@
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
+#include <utf8proc.h>
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <new>
 #include <optional>
 #include <utility>
@@ -23,11 +25,57 @@ constexpr std::string_view kSpaces =
 constexpr std::string_view kNoSpaces =
     R"(\x{0}-\x{8}\x{e}-\x{1f}\x{21}-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027})"
     R"(\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff})";
-constexpr std::string_view kWord = R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be}\x{24b6}-\x{24e9})"
+constexpr std::string_view kWord = R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be}\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24b6}-\x{24e9})"
                                    R"(\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
+// Inside of a class it takes \p{No} of Latin-1 for no words.
+constexpr std::string_view kWordInClass = kWord.substr(kWord.find("\\p"));
 
 std::string in_class(std::string_view members, bool negated = false) {
     return (negated ? "[^" : "[") + std::string(members) + "]";
+}
+
+/// Whether PCRE2 knows the script, by a prefix that 10.40 brought: from then on the bare name takes the characters of Script_Extensions,
+/// too, and meant what Oniguruma means before.
+bool is_prefixed_script(std::string_view name) {
+    const std::string expression = "\\p{sc:" + std::string(name) + "}";
+    int error = 0;
+    std::size_t offset = 0;
+    pcre2_code* const code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(),
+                                           PCRE2_UTF, &error, &offset, nullptr);
+    pcre2_code_free(code);
+    return code != nullptr;
+}
+
+/// What a match without case takes the character for: several for ß and a hundred others.
+std::u32string folded(char32_t code) {
+    std::array<utf8proc_int32_t, 4> folds{};
+    int ignored = 0;
+    const auto count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(code), folds.data(), folds.size(),
+                                               UTF8PROC_CASEFOLD, &ignored);
+    return count < 1 ? std::u32string(1, code) : std::u32string(folds.begin(), folds.begin() + count);
+}
+
+/// The characters between which all are that fold to several.
+constexpr std::pair<char32_t, char32_t> kFolding[] = {{0x80, 0x1FFF}, {0xFB00, 0xFB17}};
+
+/// The first character from `first` to `last` that folds to several.
+std::optional<char32_t> first_of_several(char32_t first, char32_t last) {
+    for (const auto& [least, most] : kFolding)
+        for (char32_t code = std::max(first, least); code <= std::min(last, most); ++code)
+            if (folded(code).size() > 1) return code;
+    return std::nullopt;
+}
+
+/// Whether the text, which is folded, ends in what one character folds to.
+bool ends_in_fold(std::u32string_view text) {
+    static const std::vector<std::u32string> folds = [] {
+        std::vector<std::u32string> found;
+        for (const auto& [least, most] : kFolding)
+            for (char32_t code = least; code <= most; ++code)
+                if (auto fold = folded(code); fold.size() > 1) found.push_back(std::move(fold));
+        return found;
+    }();
+    return std::ranges::any_of(folds, [&](const std::u32string& fold) { return text.ends_with(fold); });
 }
 
 /// Rewrites an Oniguruma expression for PCRE2, or says what cannot be.
@@ -39,35 +87,82 @@ public:
     std::optional<std::string> translate() {
         while (!rest_.empty() && reason_.empty()) step();
         if (!reason_.empty()) return std::nullopt;
+        out_.append(groups_.front().options, ')');
         return std::move(out_);
     }
     const std::string& reason() const { return reason_; }
 
 private:
+    /// A group that is open, or the whole.
+    struct Group {
+        bool is_caseless = false;
+        std::size_t options = 0;  ///< (?i) inside of it, each a group up to the end of this one
+    };
+
     void step() {
+        if (is_in_class_) return step_in_class();
         switch (rest_.front()) {
-        case '\\': escape(); return;
-        case '[': open_class(); return;
-        case ']': is_in_class_ = false; break;
-        case '&':
-            if (is_in_class_ && rest_.starts_with("&&")) return refuse("an intersection of classes (&&)");
-            break;
-        case '{':
-            if (!is_in_class_) return interval();
-            break;
+        case '\\': return escape();
+        case '[': return open_class();
+        case '{': return interval();
         case '(':
-            if (!is_in_class_ && rest_.starts_with("(?")) return group();
-            break;
-        default: break;
+            if (rest_.starts_with("(?")) return group();
+            groups_.push_back({.is_caseless = groups_.back().is_caseless});
+            return copy(1);
+        case ')':
+            if (groups_.size() == 1) return refuse("a ) too many");
+            out_.append(groups_.back().options, ')');
+            groups_.pop_back();
+            return copy(1);
+        case '.':
+        case '^':
+        case '$':
+        case '|':
+        case '*':
+        case '+':
+        case '?': return copy(1);
+        default: literal();
         }
-        copy(1);
+    }
+
+    void step_in_class() {
+        if (rest_.starts_with("&&")) return refuse("an intersection of classes (&&)");
+        switch (rest_.front()) {
+        case '\\': return escape();
+        case '[': return refuse("a class inside a class");
+        case ']': is_in_class_ = false; return copy(1);
+        default: literal();
+        }
     }
 
     void open_class() {
-        if (is_in_class_) return refuse("a class inside a class");
         is_in_class_ = true;
-        copy(rest_.starts_with("[^") ? 2 : 1);
+        is_negated_ = rest_.starts_with("[^");
+        copy(is_negated_ ? 2 : 1);
         if (rest_.starts_with(']')) copy(1);
+    }
+
+    /// The character in front, as it stands there.
+    void literal() {
+        const Character character = first_character(rest_);
+        take(character.bytes);
+        stand(character.code);
+    }
+
+    /// A character stands here for itself. Without case, Oniguruma takes ß for ss and ss for ß, and PCRE2 does not.
+    void stand(char32_t code) {
+        const bool is_range = is_in_class_ && literals_.size() > 1 && literals_.back() == U'-';
+        const char32_t first = is_range ? literals_[literals_.size() - 2] : code;
+        literals_ += code;
+        if (!groups_.back().is_caseless || (is_in_class_ && is_negated_)) return;
+        std::u32string folds;
+        for (const char32_t each : literals_) folds += folded(each);
+        const auto several = first_of_several(first, code);
+        if (!several && (is_in_class_ || !ends_in_fold(folds))) return;
+        std::string text;
+        for (const char32_t each : several ? std::u32string(1, *several) : literals_) append_character(text, each);
+        refuse("the option (?i) over " + formats::quote(text) +
+               ", where one character is taken for several or several for one");
     }
 
     void escape() {
@@ -75,11 +170,12 @@ private:
         const auto replace = [&](std::string_view text) {
             out_ += text;
             rest_.remove_prefix(2);
+            literals_.clear();
         };
         switch (const char c = rest_[1]) {
         case 's': return replace(is_in_class_ ? std::string(kSpaces) : in_class(kSpaces));
         case 'S': return replace(is_in_class_ ? std::string(kNoSpaces) : in_class(kNoSpaces));
-        case 'w': return replace(is_in_class_ ? std::string(kWord) : in_class(kWord));
+        case 'w': return replace(is_in_class_ ? std::string(kWordInClass) : in_class(kWord));
         case 'W': return is_in_class_ ? refuse("\\W inside a class") : replace(in_class(kWord, true));
         case 'b':
             if (is_in_class_) break;
@@ -89,10 +185,15 @@ private:
             return replace("(?:(?<=" + in_class(kWord) + ")(?=" + in_class(kWord) + ")|(?<!" + in_class(kWord) +
                            ")(?!" + in_class(kWord) + "))");
         case 'v': return replace("\\x{b}");
-        case 'u': return unicode_escape();
+        case 'u': return code_escape(rest_.substr(2, 4), 6);
+        case 'x':
+            if (rest_.substr(2).starts_with('{')) {
+                const auto end = rest_.find('}');
+                if (end != rest_.npos) return code_escape(rest_.substr(3, end - 3), end + 1);
+            }
+            return code_escape(rest_.substr(2, 2), 4);
         case 'p':
-        case 'P':
-        case 'x': return braced_escape();
+        case 'P': return property();
         case 'a':
         case 'e':
         case 'f':
@@ -103,26 +204,35 @@ private:
         case 'D':
         case 'A':
         case 'Z':
-        case 'z': break;
+        case 'z': return copy(2);
         default:
             if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) return refuse(std::string("\\") + c);
+            if (c >= '0' && c <= '9') return copy(2);
         }
-        copy(2);
+        take(1);
+        literal();
     }
 
-    /// \uHHHH
-    void unicode_escape() {
-        const auto digits = rest_.substr(2, 4);
-        if (digits.size() < 4 || digits.find_first_not_of("0123456789abcdefABCDEF") != digits.npos)
-            return refuse("\\u");
+    /// \uHHHH, \x{H…} or \xHH: `size` bytes.
+    void code_escape(std::string_view digits, std::size_t size) {
+        std::uint32_t code = 0;
+        const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), code, 16);
+        if (error != std::errc() || end != digits.data() + digits.size() || code > 0x10FFFF || rest_.size() < size ||
+            (size == 4 && rest_[2] != '{' && code > 0x7F))  // a byte, then
+            return refuse("\\" + std::string(rest_.substr(1, 1)) + " without a character's number");
         out_ += "\\x{" + std::string(digits) + "}";
-        rest_.remove_prefix(6);
+        rest_.remove_prefix(size);
+        stand(code);
     }
 
-    /// \p{…}, \x{…} or a short form: copied whole, so that the braces are not taken for an interval.
-    void braced_escape() {
-        const auto end = rest_.size() > 2 && rest_[2] == '{' ? rest_.find('}') : std::string_view::npos;
-        copy(end == rest_.npos ? 2 : end + 1);
+    /// \p{…}, \P{…} or a short form: copied whole, so that the braces are not taken for an interval. Scripts get their prefix.
+    void property() {
+        const auto end = rest_.size() > 2 && rest_[2] == '{' ? rest_.find('}') : rest_.npos;
+        if (end == rest_.npos) return copy(2);
+        copy(rest_.substr(3).starts_with('^') ? 4 : 3);
+        const std::size_t size = rest_.find('}');
+        if (is_prefixed_script(rest_.substr(0, size))) out_ += "sc:";
+        copy(size + 1);
     }
 
     /// {n,m} as Ruby reads it: {,m} begins at 0, a + or ? behind it is a second quantifier.
@@ -144,24 +254,46 @@ private:
         copy(end + 1);
     }
 
-    /// In Ruby's syntax (?m) makes the dot match newlines, in PCRE2 it changes ^ and $.
+    /// In Ruby's syntax (?m) makes the dot match newlines, in PCRE2 it changes ^ and $. a(?i)b|c is a(?i:b|c).
     void group() {
-        const auto options = rest_.substr(2, rest_.find_first_of(":)", 2) - 2);
-        if (options.find_first_not_of("imx-") == options.npos && options.find('m') != options.npos)
-            return refuse("the option (?m)");
-        copy(2);
+        if (rest_.starts_with("(?#")) return rest_.remove_prefix(std::min(rest_.find(')'), rest_.size() - 1) + 1);
+        const auto end = rest_.find_first_of(":)", 2);
+        const auto options = rest_.substr(2, end == rest_.npos ? end : end - 2);
+        Group opened{.is_caseless = groups_.back().is_caseless};
+        if (end == rest_.npos || options.find_first_not_of("imx-") != options.npos) {
+            groups_.push_back(opened);
+            return copy(2);
+        }
+        if (options.find('m') != options.npos) return refuse("the option (?m)");
+        if (const auto at = options.find('i'); at != options.npos) opened.is_caseless = options.find('-') > at;
+        if (rest_[end] == ':') {
+            groups_.push_back(opened);
+            return copy(end + 1);
+        }
+        groups_.back().is_caseless = opened.is_caseless;
+        ++groups_.back().options;
+        copy(end);
+        out_ += ':';
+        rest_.remove_prefix(1);
     }
 
-    void copy(std::size_t count) {
+    void take(std::size_t count) {
         out_ += rest_.substr(0, count);
         rest_.remove_prefix(std::min(count, rest_.size()));
+    }
+    /// Of what stands for no character.
+    void copy(std::size_t count) {
+        take(count);
+        literals_.clear();
     }
     void refuse(std::string reason) { reason_ = std::move(reason); }
 
     std::string_view rest_;
     std::string out_;
     std::string reason_;
-    bool is_in_class_ = false;
+    std::vector<Group> groups_{1};
+    std::u32string literals_;  // that stand in a row before the place
+    bool is_in_class_ = false, is_negated_ = false;
 };
 
 using MatchData = std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)>;

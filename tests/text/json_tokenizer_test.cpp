@@ -85,6 +85,69 @@ TEST_CASE("tokenizer.json: what is not implemented is refused by name", "[text][
     refused("surprise", "1", "the option \"surprise\"");
 }
 
+TEST_CASE("tokenizer.json: expressions mean what Oniguruma takes them for", "[text][json]") {
+    const TokenizerFolder folder;
+    const auto pieces = [&](const std::string& expression, const std::string& text,
+                            const std::vector<std::string>& expected) {
+        CAPTURE(expression, text);
+        json tokenizer = words();
+        tokenizer["pre_tokenizer"] = {
+            {"type", "Split"}, {"pattern", {{"Regex", expression}}}, {"behavior", "Isolated"}, {"invert", false}};
+        json vocabulary = {{"<unk>", 99}};
+        for (const std::string& piece : expected)
+            if (!vocabulary.contains(piece)) vocabulary[piece] = vocabulary.size() - 1;
+        tokenizer["model"]["vocab"] = vocabulary;
+        std::vector<std::int32_t> ids;
+        for (const std::string& piece : expected) ids.push_back(vocabulary[piece]);
+        const auto loaded = folder.load(tokenizer);
+        REQUIRE(loaded);
+        CHECK((*loaded)->encode(text).value() == ids);
+    };
+    // All of them are what tokenizers 0.22.2 gives. Scripts have not what other characters share with them.
+    for (const char* const han : {R"([\p{Han}]+)", R"(\p{^Han}+)", R"(\P{Han}+)", R"(\P{^Han}+)", R"(\p{han}+)"})
+        pieces(han, "《你好》你好。", {"《", "你好", "》", "你好", "。"});
+    pieces(R"(\p{Hiragana}+)", "あーあ", {"あ", "ー", "あ"});
+    pieces(R"([\p{katakana}ー]+)", "カーアあー", {"カーア", "あ", "ー"});
+    pieces(R"(\p{Devanagari}+)", "क।ख", {"क", "।", "ख"});
+    pieces(R"(\p{Lu}+\p{N})", "aBC1", {"a", "BC1"});
+    // A class has fewer word characters than \w.
+    pieces(R"([\w]+)", "m²x", {"m", "²", "x"});
+    pieces(R"(\w+)", "m²x", {"m²x"});
+    pieces(R"([^\w]+)", "m²x½", {"m", "²", "x", "½"});
+    // An option holds up to the end of its group, past its alternatives.
+    pieces("a(?i)b|c", "xcyaBzAbaC", {"xcy", "aB", "zAb", "aC"});
+    pieces("(?i)b|c", "xcyabzC", {"x", "c", "ya", "b", "z", "C"});
+    pieces("a(?i)b(?-i)c|d", "aBcaBCaBdaBD", {"aBc", "aBC", "aBd", "aBD"});
+    pieces("x(?:(?i)a|b)c", "xAcxBcxBC", {"xAc", "xBc", "xBC"});
+    pieces("(?-i:a)(?i)b", "aBAbab", {"aB", "Ab", "ab"});
+    pieces("(?#no (?i)a", "xaA", {"x", "a", "A"});
+    pieces(R"((?i)\x61\u0062|[\-c])", "ABC-", {"AB", "C", "-"});
+}
+
+TEST_CASE("tokenizer.json: what folds to several characters is refused without case", "[text][json]") {
+    const TokenizerFolder folder;
+    const auto load = [&](const std::string& expression) {
+        json tokenizer = words();
+        tokenizer["normalizer"] = {{"type", "Replace"}, {"pattern", {{"Regex", expression}}}, {"content", ""}};
+        return folder.load(tokenizer);
+    };
+    for (const char* const expression : {"(?i)ss", "(?i:pasS)", "(?i)ß", "(?i)[ß]", "(?i)[à-ẞ]", "(?i)ſs", "(?i)ffi",
+                                         "(?i)s(?#x)s", R"((?i)\x{73}\u0073)", R"((?i)\u00DF)", "(?:(?i)a|ss)"}) {
+        CAPTURE(expression);
+        const auto loaded = load(expression);
+        REQUIRE_FALSE(loaded);
+        CHECK(loaded.error().code == ErrorCode::UnsupportedConfig);
+        CHECK_THAT(loaded.error().message, ContainsSubstring("the option (?i) over"));
+    }
+    for (const char* const expression : {"ss|ß", "(?i:a)ss", "(?i)s|s", "(?i)[ss]", "(?i)[^ß]",
+                                         "(?i:'s|'t|'re|'ve|'m|'ll|'d)", "(?i)s+s", "(?-i)ss", "(?i:x)(?-i:ss)"}) {
+        CAPTURE(expression);
+        CHECK(load(expression));
+    }
+    CHECK_THAT(load(R"(\xC3\xA9)").error().message, ContainsSubstring("without a character's number"));
+    CHECK_THAT(load("a)").error().message, ContainsSubstring("a ) too many"));
+}
+
 TEST_CASE("tokenizer.json: broken files", "[text][json]") {
     const TokenizerFolder folder;
     const auto broken = [&](const char* part, const char* value, const char* expected) {
