@@ -53,6 +53,7 @@ public:
             if (token.single_word && touches_word(text, begin, end)) continue;
             if (token.lstrip) begin = std::max(trim_end(text.substr(0, begin), is_white_space).size(), rest);
             if (token.rstrip) end = text.size() - trim_start(text.substr(end), is_white_space).size();
+            if (begin >= end) continue;  // another has swallowed it
             add(rest, begin, std::nullopt);
             parts.push_back({{}, token.id});
             rest = end;
@@ -401,6 +402,10 @@ Result<Matchers> make_matchers(const JsonParts& parts, bool with_special) {
             if (token.normalized) {
                 Piece piece{token.content};
                 VKFORMER_CHECK(parts.normalizer(piece));
+                if (piece.text.empty())
+                    return Error{ErrorCode::UnsupportedConfig,
+                                 "tokenizer.json: the added token " + formats::quote(token.content) +
+                                     " is \"normalized\", and the normalizer leaves nothing of it; not supported"};
                 normalized.push_back(token);
                 normalized_spellings.push_back(std::move(piece.text));
             } else {

@@ -148,6 +148,42 @@ TEST_CASE("tokenizer.json: what folds to several characters is refused without c
     CHECK_THAT(load("a)").error().message, ContainsSubstring("a ) too many"));
 }
 
+TEST_CASE("tokenizer.json: added tokens that others have swallowed, or the normalizer", "[text][json]") {
+    const TokenizerFolder folder;
+    json tokenizer = words();
+    const auto add = [&](int id, const char* content, bool lstrip, bool rstrip, bool normalized = false) {
+        tokenizer["added_tokens"].push_back({{"id", id},
+                                             {"content", content},
+                                             {"single_word", false},
+                                             {"lstrip", lstrip},
+                                             {"rstrip", rstrip},
+                                             {"normalized", normalized},
+                                             {"special", false}});
+    };
+    const auto ids = [&](const char* text) {
+        const auto loaded = folder.load(tokenizer);
+        REQUIRE(loaded);
+        return (*loaded)->encode(text).value();
+    };
+    using Ids = std::vector<std::int32_t>;
+    add(3, " ", true, true);
+    CHECK(ids("a  b") == Ids{0, 3, 1});  // as tokenizers 0.22.2
+    CHECK(ids("a \n b") == Ids{0, 3, 1});
+    CHECK(ids("   ") == Ids{3});
+    tokenizer["added_tokens"].clear();
+    add(3, " ", false, true);
+    CHECK(ids("a   b") == Ids{0, 3, 3, 3, 1});
+    tokenizer["added_tokens"].clear();
+    add(3, "<x>", false, true);
+    add(4, " ", true, false);
+    CHECK(ids("a<x> b") == Ids{0, 3, 1});
+
+    tokenizer["normalizer"] = {{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}};
+    add(5, "  ", false, false, true);
+    CHECK_THAT(folder.message(tokenizer, ErrorCode::UnsupportedConfig),
+               ContainsSubstring("the added token \"  \" is \"normalized\""));
+}
+
 TEST_CASE("tokenizer.json: broken files", "[text][json]") {
     const TokenizerFolder folder;
     const auto broken = [&](const char* part, const char* value, const char* expected) {
