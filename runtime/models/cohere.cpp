@@ -11,9 +11,8 @@ namespace {
 using formats::Config;
 
 Result<void> read_cohere_windows(const Config& config, DecoderConfig& c) {
-    VKFORMER_TRY(const auto window,
-                 config.unsigned_integer("sliding_window", {.fallback = 4096, .min = 1, .max = 1u << 28}));
     VKFORMER_TRY(const auto slides, read_sliding_layers(config, c.layers.size(), 4));
+    VKFORMER_TRY(const auto window, read_window(config, slides));
     for (std::size_t i = 0; i < slides.size(); ++i)
         c.layers[i] = slides[i] ? DecoderConfig::Layer{.window = window, .rope = 0} : DecoderConfig::Layer{};
     return {};

@@ -86,6 +86,15 @@ Result<std::vector<bool>> read_sliding_layers(const Config& config, std::size_t 
     return slides;
 }
 
+bool is_null(const Config& config, std::string_view name) { return config.shown(name) == "null"; }
+
+Result<std::uint32_t> read_window(const Config& config, const std::vector<bool>& slides, std::uint32_t fallback) {
+    if (is_null(config, "sliding_window") && std::ranges::find(slides, true) != slides.end())
+        return Error{ErrorCode::UnsupportedConfig,
+                     config.file_name() + R"(: "sliding_window" is null, supported: a number where layers slide)"};
+    return config.unsigned_integer("sliding_window", {.fallback = fallback, .min = 1, .max = 1u << 28});
+}
+
 // ---- rotary positions -----------------------------------------------------------------------------------------------
 
 void stretch_linear(Rope& rope, double factor) {

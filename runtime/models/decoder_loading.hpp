@@ -183,6 +183,13 @@ Result<std::vector<bool>> read_sliding_layers(const formats::Config& config, std
 /// The same; where there is no such list all layers but each so-and-so-many-th have a window, by sliding_window_pattern or `usual`.
 Result<std::vector<bool>> read_sliding_layers(const formats::Config& config, std::size_t layers, std::uint32_t usual);
 
+/// Whether the field is there and null: where a missing one stands for a default of transformers', null says that there is nothing.
+bool is_null(const formats::Config& config, std::string_view name);
+
+/// sliding_window, where it is missing `fallback`. Errors: also a null beside a layer that slides.
+Result<std::uint32_t> read_window(const formats::Config& config, const std::vector<bool>& slides,
+                                  std::uint32_t fallback = 4096);
+
 /// Under which names a layer has its experts: block + "gate", block + "experts.0." + gate and so on or, as transformers 5 has them in memory,
 /// block "mlp." and all experts' in one tensor, "experts.gate_up_proj".
 struct ExpertNames {

@@ -22,17 +22,18 @@ Result<void> read_attention(const Config& config, Generation generation, Decoder
     if (generation == Generation::first) return {};
     VKFORMER_TRY(const double scalar, config.real("query_pre_attn_scalar", {.fallback = 256, .min = 1e-3, .max = 1e9}));
     c.attention_scale = static_cast<float>(1 / std::sqrt(scalar));
-    const bool caps = generation == Generation::second;
-    VKFORMER_TRY(const double scores,
-                 config.real("attn_logit_softcapping", {.fallback = caps ? 50 : 0, .min = 0, .max = 1e6}));
-    VKFORMER_TRY(const double logits,
-                 config.real("final_logit_softcapping", {.fallback = caps ? 30 : 0, .min = 0, .max = 1e6}));
-    c.attention_soft_cap = config.has("attn_logit_softcapping") ? static_cast<float>(scores) : 0;
-    c.logit_soft_cap = config.has("final_logit_softcapping") ? static_cast<float>(logits) : 0;
-    VKFORMER_TRY(const auto window,
-                 config.unsigned_integer("sliding_window", {.fallback = 4096, .min = 1, .max = 1u << 28}));
-    VKFORMER_TRY(const auto slides,
-                 read_sliding_layers(config, c.layers.size(), generation == Generation::second ? 2 : 6));
+    const bool is_second = generation == Generation::second;
+    if (!is_second && config.has("attn_logit_softcapping"))  // which has no effect there
+        return config.unsupported("attn_logit_softcapping", "null");
+    const auto cap = [&](std::string_view name, double usual) {
+        return config.real(name, {.fallback = is_second && !is_null(config, name) ? usual : 0, .min = 0, .max = 1e6});
+    };
+    VKFORMER_TRY(const double scores, cap("attn_logit_softcapping", 50));
+    VKFORMER_TRY(const double logits, cap("final_logit_softcapping", 30));
+    c.attention_soft_cap = static_cast<float>(scores);
+    c.logit_soft_cap = static_cast<float>(logits);
+    VKFORMER_TRY(const auto slides, read_sliding_layers(config, c.layers.size(), is_second ? 2 : 6));
+    VKFORMER_TRY(const auto window, read_window(config, slides));
     c.is_causal = !bidirectional;
     // The field counts the keys on both sides of a token then.
     const std::uint32_t reach = bidirectional ? window / 2 + 1 : window;
@@ -102,6 +103,8 @@ Result<DecoderParts> load_gemma(const Config& config, const formats::Weights& we
     const std::string probe = "embed_tokens.weight";
     if (type == "gemma3") {  // with a vision tower, which is not read
         VKFORMER_TRY(const Config text, config.object("text_config"));
+        if (text.has("final_logit_softcapping"))  // of the model alone; beside the tower it has no effect
+            return text.unsupported("final_logit_softcapping", "null");
         for (const std::string prefix : {"language_model.model.", "model.language_model."})
             if (weights.find(prefix + probe)) return load_decoder_alone(text, weights, Generation::third, prefix);
         return load_decoder_alone(text, weights, Generation::third, "language_model.model.");

@@ -104,6 +104,7 @@ Result<Numbers> read_numbers(const Config& config, DecoderConfig& c) {
 Result<void> read_gemma3n_attention(const Config& config, std::uint32_t window, std::uint32_t shared,
                                     DecoderConfig& c) {
     VKFORMER_TRY(std::vector<bool> slides, read_sliding_layers(config, c.layers.size()));
+    if (is_null(config, "sliding_window")) return config.unsupported("sliding_window", "a number");
     constexpr std::size_t kUsual = 5;  // from one layer without a window to the next
     for (std::size_t i = 0; i < slides.size(); ++i) {
         if (!config.has("layer_types")) slides[i] = (i + 1) % kUsual != 0;

@@ -40,13 +40,12 @@ constexpr Gemma4Names kFolderNames = {.table = "embed_tokens_per_layer.weight",
                                       .expert_scales = "router.per_expert_scale"};
 
 Result<void> read_gemma4_windows(const Config& config, DecoderConfig& c) {
-    VKFORMER_TRY(const auto window,
-                 config.unsigned_integer("sliding_window", {.fallback = 512, .min = 1, .max = 1u << 28}));
     VKFORMER_TRY(std::vector<bool> slides, read_sliding_layers(config, c.layers.size()));
     constexpr std::size_t kUsual = 6;  // from one layer without a window to the next
     if (!config.has("layer_types"))
         for (std::size_t i = 0; i < slides.size(); ++i) slides[i] = (i + 1) % kUsual != 0;
     slides.back() = false;  // whatever the list says of it
+    VKFORMER_TRY(const auto window, read_window(config, slides, 512));
     for (std::size_t i = 0; i < slides.size(); ++i) c.layers[i].window = slides[i] ? window : 0;
     return {};
 }

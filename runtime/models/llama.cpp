@@ -14,7 +14,8 @@ using formats::Config;
 
 /// Mistral's window holds for all layers, or for those that layer_types names.
 Result<void> read_mistral_windows(const Config& config, DecoderConfig& c) {
-    VKFORMER_TRY(const auto window, config.unsigned_integer("sliding_window", {.fallback = 0, .max = 1u << 28}));
+    const std::uint32_t usual = is_null(config, "sliding_window") ? 0 : 4096;
+    VKFORMER_TRY(const auto window, config.unsigned_integer("sliding_window", {.fallback = usual, .max = 1u << 28}));
     if (config.has("layer_types")) {
         VKFORMER_TRY(const auto slides, read_sliding_layers(config, c.layers.size()));
         for (std::size_t i = 0; i < c.layers.size(); ++i) c.layers[i].window = slides[i] ? window : 0;
@@ -35,6 +36,8 @@ Result<void> read_smollm3_windows(const Config& config, DecoderConfig& c) {
         const bool slides = is_named ? named[i] : uses_window && !c.layers[i].rope;
         if (slides && !uses_window)  // masks have the window then, and kernels that make masks themselves do not
             return config.unsupported("layer_types", "full attention in all layers where use_sliding_window is false");
+        if (slides && is_named && !config.has("sliding_window"))
+            return config.unsupported("layer_types", "full attention in all layers where there is no sliding_window");
         c.layers[i].window = slides ? window : 0;
     }
     return {};

@@ -77,7 +77,8 @@ Result<void> read_windows(const Config& config, bool is_third, DecoderConfig& c)
             return config.unsupported("layer_types", "full attention in all layers where use_sliding_window is false");
     }
     if (!uses_window) return {};
-    VKFORMER_TRY(const auto window, config.unsigned_integer("sliding_window", {.fallback = 4096, .max = 1u << 28}));
+    if (is_third && is_null(config, "sliding_window")) return {};
+    VKFORMER_TRY(const auto window, read_window(config, slides));
     for (std::size_t i = 0; i < slides.size(); ++i) c.layers[i].window = slides[i] ? window : 0;
     return {};
 }

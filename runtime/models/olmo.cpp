@@ -15,17 +15,13 @@ using formats::Config;
 
 constexpr std::uint32_t kPattern = 4;  // layers from one without a window to the next
 
-Result<std::uint32_t> read_window(const Config& config) {
-    return config.unsigned_integer("sliding_window", {.fallback = 4096, .min = 1, .max = 1u << 28});
-}
-
 Result<void> read_olmo_windows(const Config& config, DecoderConfig& c) {
-    VKFORMER_TRY(const auto window, read_window(config));
     std::vector<bool> slides(c.layers.size());
     for (std::size_t i = 0; i < slides.size(); ++i) slides[i] = (i + 1) % kPattern != 0;
     if (config.has("layer_types")) {
         VKFORMER_TRY(slides, read_sliding_layers(config, c.layers.size()));
     }
+    VKFORMER_TRY(const auto window, read_window(config, slides));
     if (c.extended_positions > 0) return config.unsupported("rope_type", "default, linear, llama3, yarn");
     VKFORMER_TRY(const RopeSource source, find_rope(config));
     c.ropes.push_back({.frequencies = graph::rope_frequencies(c.head_dim, source.theta)});
@@ -36,9 +32,8 @@ Result<void> read_olmo_windows(const Config& config, DecoderConfig& c) {
 
 Result<void> read_exaone_windows(const Config& config, DecoderConfig& c) {
     VKFORMER_TRY(const auto slides, read_sliding_layers(config, c.layers.size(), kPattern));
-    VKFORMER_TRY(const auto window, read_window(config));
-    // A null, which says that there is none, is written beside layer_types without a window.
-    if (!config.has("sliding_window") && std::ranges::find(slides, true) == slides.end()) return {};
+    VKFORMER_TRY(const auto window, read_window(config, slides));
+    if (is_null(config, "sliding_window")) return {};  // all layers have positions then
     for (std::size_t i = 0; i < slides.size(); ++i)
         c.layers[i] = slides[i] ? DecoderConfig::Layer{.window = window, .rope = 0} : DecoderConfig::Layer{};
     return {};

@@ -19,11 +19,12 @@ Result<void> read_qwen_windows(const Config& config, DecoderConfig& c) {
         if (std::ranges::count(slides, true) == 0) return {};
         return config.unsupported("layer_types", "full attention in all layers where use_sliding_window is false");
     }
-    VKFORMER_TRY(const auto window, config.unsigned_integer("sliding_window", {.fallback = 4096, .max = 1u << 28}));
     if (!config.has("layer_types")) {
         VKFORMER_TRY(const auto first, config.unsigned_integer("max_window_layers", {.fallback = 28}));
-        for (std::size_t i = 0; i < slides.size(); ++i) slides[i] = i >= first;
+        const bool has_window = !is_null(config, "sliding_window");
+        for (std::size_t i = 0; i < slides.size(); ++i) slides[i] = has_window && i >= first;
     }
+    VKFORMER_TRY(const auto window, read_window(config, slides));
     for (std::size_t i = 0; i < slides.size(); ++i) c.layers[i].window = slides[i] ? window : 0;
     return {};
 }

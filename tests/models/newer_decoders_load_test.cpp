@@ -15,6 +15,7 @@ namespace {
 
 using nlohmann::json;
 using enum ErrorCode;
+using Catch::Matchers::ContainsSubstring;
 using Windows = std::vector<std::uint32_t>;
 
 /// Of each layer, with 100 more where its positions are turned.
@@ -32,6 +33,33 @@ std::vector<bool> mixtures_of(const models::Decoder& model) {
     std::vector<bool> mixtures;
     for (const auto& layer : model.config().layers) mixtures.push_back(layer.has_experts);
     return mixtures;
+}
+
+constexpr const char* kWindow = "sliding_window";
+
+/// The golden with some fields as they are given, nulls too, and without others.
+Result<models::Decoder> load_with_nulls(const std::string& name, const json& fields,
+                                        const std::vector<std::string>& missing = {}) {
+    const TemporaryFolder folder;
+    const std::filesystem::path model = folder.path() / name;
+    std::filesystem::copy(goldens_dir() / "decoders" / name, model);
+    std::ifstream file(model / "config.json");
+    json config = json::parse(file);
+    if (fields.is_object()) config.update(fields);
+    for (const std::string& field : missing) config.erase(field);
+    std::ofstream(model / "config.json") << config;
+    return models::load_decoder(model);
+}
+
+models::DecoderConfig config_of(const std::string& name, const json& fields,
+                                const std::vector<std::string>& missing = {}) {
+    return must(load_with_nulls(name, fields, missing)).config();
+}
+
+/// How many layers have that window, and how many turn positions.
+std::pair<std::ptrdiff_t, std::ptrdiff_t> windows_and_turns(const models::DecoderConfig& config, std::uint32_t window) {
+    return {std::ranges::count(config.layers, window, &models::DecoderConfig::Layer::window),
+            std::ranges::count_if(config.layers, [](const auto& layer) { return layer.rope.has_value(); })};
 }
 
 }  // namespace
@@ -191,6 +219,59 @@ TEST_CASE("GGUF files of newer decoders go by their keys", "[models][decoder][gg
     const models::Decoder shorter = must(with("glm4_moe", "glm4moe.nextn_predict_layers", 1u));
     CHECK(shorter.config().layers.size() == 2);
     CHECK(shorter.notes.empty());
+}
+
+// ---- fields that are missing, and nulls
+
+TEST_CASE("soft caps of Gemma 2 are there unless they are null, and those of Gemma 3 are not asked for",
+          "[models][decoder]") {
+    const char *const scores = "attn_logit_softcapping", *const logits = "final_logit_softcapping";
+    const models::DecoderConfig usual = config_of("gemma2", {}, {scores, logits});
+    CHECK(usual.attention_soft_cap == 50);
+    CHECK(usual.logit_soft_cap == 30);
+    const models::DecoderConfig none = config_of("gemma2", {{scores, nullptr}, {logits, nullptr}});
+    CHECK(none.attention_soft_cap == 0);
+    CHECK(none.logit_soft_cap == 0);
+    const models::DecoderConfig third = config_of("gemma3", {{logits, 20.0}}, {scores});
+    CHECK(third.attention_soft_cap == 0);
+    CHECK(third.logit_soft_cap == 20);
+    check_refused(load_with_nulls("gemma3", {{scores, 20.0}}), UnsupportedConfig, scores);
+}
+
+TEST_CASE("windows are of the usual size where nothing is said, and none where null is", "[models][decoder]") {
+    const auto all = [](const std::string& name) {
+        return static_cast<std::ptrdiff_t>(config_of(name, {}).layers.size());
+    };
+    CHECK(windows_and_turns(config_of("mistral_window", {}, {kWindow}), 4096).first == all("mistral_window"));
+    CHECK(windows_and_turns(config_of("mistral_window", {{kWindow, nullptr}}), 0).first == all("mistral_window"));
+    // With a window somewhere in the model, layers without one have no positions.
+    const std::ptrdiff_t layers = all("exaone4_full");
+    CHECK(windows_and_turns(config_of("exaone4_full", {}, {kWindow}), 0) == std::pair(layers, std::ptrdiff_t{0}));
+    CHECK(windows_and_turns(config_of("exaone4_full", {{kWindow, nullptr}}), 0) == std::pair(layers, layers));
+    const json used = {{"use_sliding_window", true}, {"max_window_layers", 0}};
+    for (const char* const name : {"qwen2", "qwen3", "qwen3_moe"}) {
+        CAPTURE(name);
+        json fields = used;
+        CHECK(windows_and_turns(config_of(name, fields, {kWindow, "layer_types"}), 4096).first == all(name));
+        fields[kWindow] = nullptr;
+        CHECK(windows_and_turns(config_of(name, fields, {"layer_types"}), 0).first == all(name));
+    }
+}
+
+TEST_CASE("a null window is refused beside layers that slide", "[models][decoder][errors]") {
+    const char* const name = GENERATE("gemma2", "gemma3", "gemma3n", "gemma4", "cohere2", "cohere2_listed", "olmo3",
+                                      "olmo3_listed", "exaone4", "exaone4_listed", "gpt_oss");
+    CAPTURE(name);
+    json fields = {{kWindow, nullptr}};
+    check_refused(load_with_nulls(name, fields), UnsupportedConfig, kWindow);
+}
+
+TEST_CASE("a null window is refused beside layers that are said to slide", "[models][decoder][errors]") {
+    const char* const name = GENERATE("qwen2", "qwen3", "qwen2_moe", "smollm3");
+    CAPTURE(name);
+    json fields = {{kWindow, nullptr}, {"use_sliding_window", true}};
+    fields["layer_types"] = std::vector<std::string>(config_of(name, {}).layers.size(), "sliding_attention");
+    check_refused(load_with_nulls(name, fields), UnsupportedConfig, kWindow);
 }
 
 }  // namespace vkformer::tests
