@@ -43,7 +43,7 @@ TensorData fairseq_sinusoids(std::uint64_t positions, std::uint64_t dim, std::ui
 
 Result<Seq2Seq> load_m2m100(const Config& config, const Weights& weights) {
     VKFORMER_CHECK(refuse_other_seq2seq(config, kM2m100Architectures, kM2m100Flags));
-    VKFORMER_TRY(Seq2SeqConfig c, read_bart_sizes(config));
+    VKFORMER_TRY(Seq2SeqConfig c, read_bart_sizes(config, "relu", true));
     VKFORMER_TRY(const std::uint32_t pad, config.unsigned_integer("pad_token_id", {.fallback = 1, .max = 1u << 20}));
     c.norm_place = Seq2SeqConfig::NormPlace::before;
     if (c.d_model < 4) return config.unsupported("d_model", "at least 4");

@@ -75,7 +75,7 @@ Result<void> refuse_other_seq2seq(const Config& config, std::span<const std::str
     return {};
 }
 
-Result<Seq2SeqConfig> read_bart_sizes(const Config& config) {
+Result<Seq2SeqConfig> read_bart_sizes(const Config& config, const std::string& activation, bool scales) {
     Seq2SeqConfig c;
     VKFORMER_TRY(c.d_model, config.unsigned_integer("d_model", {.min = 1, .max = 1u << 20}));
     VKFORMER_TRY(c.encoder, read_stack(config, "encoder", c.d_model));
@@ -83,8 +83,8 @@ Result<Seq2SeqConfig> read_bart_sizes(const Config& config) {
     VKFORMER_TRY(const std::uint32_t vocab, config.unsigned_integer("vocab_size", {.min = 1, .max = 1u << 24}));
     VKFORMER_TRY(const std::uint32_t positions,
                  config.unsigned_integer("max_position_embeddings", {.fallback = 1024, .min = 1, .max = 1u << 20}));
-    VKFORMER_TRY(c.activation, read_activation(config, "activation_function", "gelu"));
-    VKFORMER_TRY(const bool scales, config.boolean("scale_embedding", false));
+    VKFORMER_TRY(c.activation, read_activation(config, "activation_function", activation));
+    VKFORMER_TRY(scales, config.boolean("scale_embedding", scales));
     c.encoder.vocab_size = c.decoder.vocab_size = c.target_vocab = vocab;
     c.encoder.max_positions = c.decoder.max_positions = positions;
     if (scales) c.embedding_scale = std::sqrt(static_cast<float>(c.d_model));

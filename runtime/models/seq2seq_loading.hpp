@@ -36,8 +36,9 @@ Result<void> refuse_other_seq2seq(const formats::Config& config, std::span<const
                                   std::span<const RequiredFlag> flags = {});
 
 /// The sizes under BART's names: d_model, encoder_layers, encoder_attention_heads, encoder_ffn_dim, the decoder's, vocab_size,
-/// max_position_embeddings, activation_function, scale_embedding.
-Result<Seq2SeqConfig> read_bart_sizes(const formats::Config& config);
+/// max_position_embeddings, activation_function, scale_embedding; the last two are `activation` and `scales` where they are missing.
+Result<Seq2SeqConfig> read_bart_sizes(const formats::Config& config, const std::string& activation = "gelu",
+                                      bool scales = false);
 
 /// The weights under BART's names but for tables and head. Embedding norms and final norms are read where the layout has them.
 struct BartLayout {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// Folders of BART, mBART, M2M100, PEGASUS, T5 and T5Gemma that are not quite: each gives an error that says what is wrong.
+#include <cmath>
 #include <fstream>
 
 #include <nlohmann/json.hpp>
@@ -144,6 +145,19 @@ TEST_CASE("relative positions take no other mask than lengths", "[models][encode
     CHECK(refused.error().code == ErrorCode::InvalidArgument);
     graph::Graph graph;
     CHECK_FALSE(model.add_encoder(graph, {.masked_source = true}));
+}
+
+TEST_CASE("encoder-decoders of BART's kind have their families' activations and scales", "[models][encoder_decoder]") {
+    std::ifstream file(goldens_dir() / "encoder_decoders/m2m100_d26_h2/config.json");
+    json config = json::parse(file);
+    for (const char* const field : {"activation_function", "scale_embedding"}) config.erase(field);
+    const models::Seq2SeqConfig bart = must(models::read_bart_sizes(must(formats::Config::parse(config.dump(), "x"))));
+    CHECK(bart.activation == graph::Activation::gelu_erf);
+    CHECK(bart.embedding_scale == 1);
+    const auto weights = must(formats::open_weights(goldens_dir() / "encoder_decoders/m2m100_d26_h2"));
+    const auto model = must(models::load_m2m100(must(formats::Config::parse(config.dump(), "config.json")), weights));
+    CHECK(model.config().activation == graph::Activation::relu);
+    CHECK(model.config().embedding_scale == std::sqrt(26.0f));
 }
 
 }  // namespace vkformer::tests
