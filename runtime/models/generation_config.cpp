@@ -220,13 +220,14 @@ Result<void> read_biases(const Config& config, std::uint64_t vocab, TokenRules& 
     return {};
 }
 
-/// `max_length` counts the start token. 20 is the library's default and means 20 new tokens.
-Result<std::uint32_t> max_steps(const Config& config, std::uint64_t max_positions) {
+/// `max_length` counts the start token. Without it there are 20 new tokens; in a config.json 20 is what older libraries wrote then.
+Result<std::uint32_t> max_steps(const Config& config, GenerationSource source, std::uint64_t max_positions) {
     constexpr std::uint32_t kDefaultMaxLength = 20;
     if (config.has("max_new_tokens")) return config.unsigned_integer("max_new_tokens", {.min = 1, .max = 1u << 20});
     VKFORMER_TRY(const auto max_length,
                  config.unsigned_integer("max_length", {.fallback = kDefaultMaxLength, .min = 2, .max = 1u << 20}));
-    if (max_length != kDefaultMaxLength) return max_length - 1;
+    if (max_length != kDefaultMaxLength || (source == GenerationSource::generation_config && config.has("max_length")))
+        return max_length - 1;
     return static_cast<std::uint32_t>(
         std::max<std::uint64_t>(std::min<std::uint64_t>(max_length + 1, max_positions), 2) - 1);
 }
@@ -327,7 +328,7 @@ Result<GenerationConfig> parse_generation_config(const Config& config, Generatio
     if (generation.pad < 0) generation.pad = generation.eos;
     VKFORMER_TRY(generation.beams,
                  config.unsigned_integer("num_beams", {.fallback = 1, .min = 1, .max = graph::kMaxBeams}));
-    VKFORMER_TRY(generation.max_steps, max_steps(config, max_positions));
+    VKFORMER_TRY(generation.max_steps, max_steps(config, source, max_positions));
     VKFORMER_TRY(generation.length_penalty, config.real("length_penalty", {.fallback = 1, .min = -100, .max = 100}));
     VKFORMER_TRY(generation.early_stopping, read_early_stopping(config));
     const std::vector<std::int32_t> ends(generation.eos >= 0 ? 1 : 0, generation.eos);

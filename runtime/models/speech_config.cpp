@@ -136,8 +136,8 @@ Result<std::uint32_t> read_median_filter_width(const std::filesystem::path& fold
     return config.unsigned_integer("median_filter_width", {.fallback = 7, .max = 1u << 20});
 }
 
-/// max_length counts what the decoder is given; max_new_tokens and the library's default do not.
-Result<void> read_lengths(const Config& config, SpeechConfig& speech) {
+/// max_length counts what the decoder is given; max_new_tokens and the library's default do not, which older ones wrote into config.json.
+Result<void> read_lengths(const Config& config, GenerationSource source, SpeechConfig& speech) {
     constexpr std::uint32_t kDefaultMaxLength = 20;
     if (config.has("max_new_tokens")) {
         VKFORMER_TRY(speech.max_new_tokens, config.unsigned_integer("max_new_tokens", {.min = 1, .max = 1u << 20}));
@@ -145,7 +145,8 @@ Result<void> read_lengths(const Config& config, SpeechConfig& speech) {
     }
     VKFORMER_TRY(const std::uint32_t max_length,
                  config.unsigned_integer("max_length", {.fallback = kDefaultMaxLength, .min = 2, .max = 1u << 20}));
-    (max_length == kDefaultMaxLength ? speech.max_new_tokens : speech.max_length) = max_length;
+    const bool is_said = source == GenerationSource::generation_config && config.has("max_length");
+    (max_length == kDefaultMaxLength && !is_said ? speech.max_new_tokens : speech.max_length) = max_length;
     return {};
 }
 
@@ -217,7 +218,7 @@ Result<SpeechConfig> load_speech_config(const std::filesystem::path& folder, std
     }
     VKFORMER_CHECK(read_timestamps(config, choice, speech));
     VKFORMER_TRY(speech.prefix, read_prefix(config, speech, choice));
-    VKFORMER_CHECK(read_lengths(config, speech));
+    VKFORMER_CHECK(read_lengths(config, source, speech));
     speech.generation.max_steps = static_cast<std::uint32_t>(max_positions);
     const std::size_t given = speech.prefix.size() + 1;
     if (given >= speech.length_for(given))

@@ -208,8 +208,9 @@ TEST_CASE("a generation config is read as generate() reads it", "[models][genera
 TEST_CASE("lengths of generation", "[models][generation_config]") {
     json config = kMinimal;
     CHECK(must(parse_generation(config)).max_steps == 20);  // the default 20 counts new tokens
-    config["max_length"] = 20;
-    CHECK(must(parse_generation(config)).max_steps == 20);
+    config["max_length"] = 20;  // said, it counts the start token; of a config.json, older libraries did
+    CHECK(must(parse_generation(config)).max_steps == 19);
+    CHECK(must(parse_generation(config, models::GenerationSource::model_config)).max_steps == 20);
     config["max_length"] = 12;
     CHECK(must(parse_generation(config)).max_steps == 11);
     config["max_new_tokens"] = 5;
