@@ -9,6 +9,7 @@
 
 #include "core/output_file.hpp"
 #include "core/try.hpp"
+#include "formats/finite_output.hpp"
 #include "formats/json.hpp"
 
 namespace vkformer::formats {
@@ -165,7 +166,7 @@ Result<void> write_gguf(const std::filesystem::path& path, const GgufMetadata& m
     VKFORMER_CHECK(file.write(std::as_bytes(std::span(header))));
     const std::string zeros(alignment, '\0');
     for (const OutputTensor& tensor : tensors) {
-        VKFORMER_CHECK(each_piece(tensor, [&](std::span<const std::byte> bytes) {
+        VKFORMER_CHECK(each_finite_piece(tensor, [&](std::span<const std::byte> bytes) {
             done += bytes.size();
             if (progress) progress(done, total);
             return file.write(bytes);

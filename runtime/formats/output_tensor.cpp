@@ -7,7 +7,9 @@
 #include <cstring>
 
 #include "core/block_format.hpp"
+#include "core/finite.hpp"
 #include "core/try.hpp"
+#include "formats/finite_output.hpp"
 #include "formats/json.hpp"
 
 namespace vkformer::formats {
@@ -88,6 +90,26 @@ std::vector<float> importance_of(const OutputTensor& tensor, std::uint64_t first
     return importance;
 }
 
+/// GPT-J and its like keep what they mask with among their weights, −10⁹, and nobody reads it there.
+bool is_mask(std::string_view name) { return name.ends_with(".masked_bias"); }
+
+/// `bytes` as the tensor's dtype have come from `values`, or are the source's if there are none.
+Result<void> check_finite(const OutputTensor& tensor, std::span<const std::byte> bytes,
+                          std::span<const float> values = {}) {
+    if (!holds_reals(tensor.dtype) || is_mask(tensor.name)) return {};
+    const auto is_source = [&] { return values.empty() || first_not_finite(DType::f32, std::as_bytes(values)); };
+    // Of a block, what is no number need not show in the scale.
+    const bool fails =
+        first_not_finite(tensor.dtype, bytes) || (is_quantized(tensor.dtype) && !values.empty() && is_source());
+    if (!fails) return {};
+    const std::string name(to_string(tensor.dtype));
+    const std::string larger = tensor.dtype == DType::bf16 ? "f32" : "bf16 or f32";
+    return Error{ErrorCode::InvalidArgument,
+                 "tensor " + quote(tensor.name) +
+                     (is_source() ? " has a number that is not finite"
+                                  : " has a number that is beyond " + name + "; take " + larger)};
+}
+
 /// Of a stack's matrix, with what counts for it.
 OutputTensor part_of(const OutputTensor& tensor, std::size_t index) {
     OutputTensor part = {.name = tensor.name, .dtype = tensor.dtype, .source = tensor.parts[index]};
@@ -152,14 +174,19 @@ Result<void> check_output(const OutputTensor& tensor) {
     return {};
 }
 
-Result<void> each_piece(const OutputTensor& tensor,
-                        const std::function<Result<void>(std::span<const std::byte>)>& write) {
+namespace {
+
+Result<void> each_piece_of(const OutputTensor& tensor, bool must_be_finite,
+                           const std::function<Result<void>(std::span<const std::byte>)>& write) {
     constexpr std::uint64_t kPieceElements = 1 << 20;
-    for (std::size_t i = 0; i < tensor.parts.size(); ++i) VKFORMER_CHECK(each_piece(part_of(tensor, i), write));
+    for (std::size_t i = 0; i < tensor.parts.size(); ++i)
+        VKFORMER_CHECK(each_piece_of(part_of(tensor, i), must_be_finite, write));
     if (!tensor.parts.empty()) return {};
     if (stays_as_it_is(tensor)) {
+        const std::size_t piece_bytes = bytes_of(tensor.dtype, kPieceElements);
         for (auto rest = tensor.source.bytes; !rest.empty();) {
-            const auto piece = rest.first(std::min<std::size_t>(rest.size(), kPieceElements * 4));
+            const auto piece = rest.first(std::min<std::size_t>(rest.size(), piece_bytes));
+            if (must_be_finite) VKFORMER_CHECK(check_finite(tensor, piece));
             VKFORMER_CHECK(write(piece));
             rest = rest.subspan(piece.size());
         }
@@ -176,9 +203,22 @@ Result<void> each_piece(const OutputTensor& tensor,
         encoded.resize(bytes_of(tensor.dtype, values.size()));
         VKFORMER_CHECK(read_rows(tensor, first, rows, values));
         encode(tensor.dtype, values, encoded, importance_of(tensor, first, rows));
+        if (must_be_finite) VKFORMER_CHECK(check_finite(tensor, encoded, values));
         VKFORMER_CHECK(write(encoded));
     }
     return {};
+}
+
+}  // namespace
+
+Result<void> each_piece(const OutputTensor& tensor,
+                        const std::function<Result<void>(std::span<const std::byte>)>& write) {
+    return each_piece_of(tensor, false, write);
+}
+
+Result<void> each_finite_piece(const OutputTensor& tensor,
+                               const std::function<Result<void>(std::span<const std::byte>)>& write) {
+    return each_piece_of(tensor, true, write);
 }
 
 }  // namespace vkformer::formats

@@ -16,6 +16,7 @@
 #include "core/output_file.hpp"
 #include "core/stable_order.hpp"
 #include "core/try.hpp"
+#include "formats/finite_output.hpp"
 #include "formats/json.hpp"
 
 namespace vkformer::formats {
@@ -335,16 +336,10 @@ const TensorData* Safetensors::find(std::string_view name) const {
     return found == tensors_.end() ? nullptr : &found->second;
 }
 
-Result<void> write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
-                               const Metadata& metadata) {
-    std::vector<OutputTensor> output;
-    output.reserve(tensors.size());
-    for (const auto& [name, data] : tensors) output.push_back({.name = name, .dtype = data.dtype, .source = data});
-    return write_safetensors(path, output, metadata);
-}
+namespace {
 
-Result<void> write_safetensors(const std::filesystem::path& path, std::span<const OutputTensor> tensors,
-                               const Metadata& metadata, const WriteProgress& progress) {
+Result<void> write_tensors(const std::filesystem::path& path, std::span<const OutputTensor> tensors,
+                           const Metadata& metadata, const WriteProgress& progress, decltype(each_piece)& pieces) {
     std::vector<const OutputTensor*> ordered;
     for (const OutputTensor& tensor : tensors) ordered.push_back(&tensor);
     VKFORMER_CHECK(check_for_writing(ordered));
@@ -367,12 +362,27 @@ Result<void> write_safetensors(const std::filesystem::path& path, std::span<cons
     std::uint64_t done = 0, total = 0;
     for (const OutputTensor* tensor : ordered) total += tensor->bytes();
     for (const OutputTensor* tensor : ordered)
-        VKFORMER_CHECK(each_piece(*tensor, [&](std::span<const std::byte> bytes) {
+        VKFORMER_CHECK(pieces(*tensor, [&](std::span<const std::byte> bytes) {
             done += bytes.size();
             if (progress) progress(done, total);
             return file.write(bytes);
         }));
     return file.commit();
+}
+
+}  // namespace
+
+Result<void> write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
+                               const Metadata& metadata) {
+    std::vector<OutputTensor> output;
+    output.reserve(tensors.size());
+    for (const auto& [name, data] : tensors) output.push_back({.name = name, .dtype = data.dtype, .source = data});
+    return write_tensors(path, output, metadata, {}, each_piece);  // what a model has computed may be infinite
+}
+
+Result<void> write_safetensors(const std::filesystem::path& path, std::span<const OutputTensor> tensors,
+                               const Metadata& metadata, const WriteProgress& progress) {
+    return write_tensors(path, tensors, metadata, progress, each_finite_piece);
 }
 
 }  // namespace vkformer::formats

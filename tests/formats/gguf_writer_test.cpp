@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <random>
 #include <string>
@@ -17,6 +18,7 @@
 #include "support/catch.h"
 #include "support/files.hpp"
 #include "support/goldens.hpp"
+#include "support/must.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace vkformer::tests {
@@ -292,6 +294,53 @@ TEST_CASE("safetensors: tensors are converted as they are written", "[formats][s
     CHECK(values_in(*file->find("blocks")) == values_in(blocks));
     const std::vector<OutputTensor> wrong = {{.name = "blocks", .dtype = DType::q8_0, .source = blocks}};
     CHECK(write_safetensors(folder / "y.safetensors", wrong).error().code == ErrorCode::UnsupportedDtype);
+}
+
+TEST_CASE("writers refuse by name what is no number, or none in the format", "[formats][gguf]") {
+    const auto refused = [](DType dtype, TensorData source, const std::string& words) {
+        CAPTURE(to_string(dtype), words);
+        const std::vector<OutputTensor> tensors = {{.name = "fine", .source = floats({2, 256}, 1)},
+                                                   {.name = "wide", .dtype = dtype, .source = std::move(source)}};
+        const std::string expected = "tensor \"wide\" has a number that is " + words;
+        CHECK_THAT(refused_write(tensors), ContainsSubstring(expected));
+        if (is_quantized(dtype)) return;
+        const TemporaryFolder folder;
+        const auto written = write_safetensors(folder / "x.safetensors", tensors, {}, {});
+        REQUIRE_FALSE(written);
+        CHECK_THAT(written.error().message, ContainsSubstring(expected));
+        CHECK(std::filesystem::is_empty(folder.path()));
+    };
+    const auto with = [](float value) {
+        TensorData data = floats({3, 256}, 2);
+        auto values = std::make_shared<std::vector<float>>(data.shape.element_count());
+        std::memcpy(values->data(), data.bytes.data(), data.bytes.size());
+        (*values)[300] = value;
+        data.bytes = std::as_bytes(std::span(*values));
+        data.owner = values;
+        return data;
+    };
+    constexpr float kMost = std::numeric_limits<float>::max();
+    refused(DType::f16, with(1e5f), "beyond f16; take bf16 or f32");
+    refused(DType::bf16, with(-kMost), "beyond bf16; take f32");
+    for (const float bad : {std::nanf(""), -std::numeric_limits<float>::infinity()}) {
+        for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) refused(dtype, with(bad), "not finite");
+        for (const DType dtype : kBlockFormats) refused(dtype, with(bad), "not finite");
+    }
+    for (const DType dtype : kBlockFormats)
+        if (dtype != DType::mxfp4) refused(dtype, with(1e12f), "beyond " + std::string(to_string(dtype)));
+    // Blocks that go over as they are.
+    TensorData blocks = must(quantized(with(1), DType::q8_0));
+    std::vector<std::byte> bytes(blocks.bytes.begin(), blocks.bytes.end());
+    bytes[35] = std::byte{0x7C};
+    blocks.bytes = bytes;
+    refused(DType::q8_0, blocks, "not finite");
+
+    // What nobody reads, and what a model has computed.
+    const TemporaryFolder folder;
+    CHECK(write_gguf(
+        folder / "x.gguf", {},
+        std::vector<OutputTensor>{{.name = "h.0.attn.masked_bias", .dtype = DType::f16, .source = with(-1e9f)}}));
+    CHECK(write_safetensors(folder / "x.safetensors", std::vector<NamedTensor>{{"logits", with(std::nanf(""))}}));
 }
 
 }  // namespace vkformer::tests
