@@ -307,6 +307,7 @@ Result<void> GgufDecoderReader::read_experts() {
     VKFORMER_CHECK(read_expert_weights());
     for (std::size_t i = 0; i < c.layers.size(); ++i)
         c.layers[i].has_experts = read_.has(block(i) + "ffn_gate_inp.weight");
+    VKFORMER_CHECK(check_mixtures());
     if (architecture_.has_grouped_experts) return read_grouped_routing();
     const bool by_sigmoid = architecture_.sigmoid_sum > 0;
     const std::uint32_t own_gating = by_sigmoid ? 2 : 1;
@@ -320,6 +321,32 @@ Result<void> GgufDecoderReader::read_experts() {
     VKFORMER_TRY(const auto groups, file_.unsigned_integer(key("expert_group_count"), {.fallback = 1}));
     if (groups > 1) return file_.unsupported(key("expert_group_count"), "1");
     return {};
+}
+
+Result<void> GgufDecoderReader::check_mixtures() const {
+    const DecoderConfig& c = parts_.config;
+    VKFORMER_TRY(const auto step,
+                 file_.unsigned_integer(key("interleave_moe_layer_step"), {.fallback = 1, .min = 1, .max = 4096}));
+    VKFORMER_TRY(const auto dense, file_.unsigned_integer(key("leading_dense_block_count"), {.fallback = 0}));
+    for (std::size_t i = 0; i < c.layers.size(); ++i) {
+        const std::size_t layer = first_layer_ + i;
+        const bool has = c.layers[i].has_experts, is_behind = layer >= dense;
+        if (has == (is_behind && (layer + 1) % step == 0)) continue;
+        const std::string name = key(has && is_behind ? "interleave_moe_layer_step" : "leading_dense_block_count");
+        if (file_.has(name))
+            return file_.unsupported(
+                name, "what goes with the experts that layer " + std::to_string(layer) + (has ? " has" : " has not"));
+    }
+    VKFORMER_TRY(const auto shared, file_.unsigned_integer(key("expert_shared_count"), {.fallback = 0}));
+    const std::uint64_t width = std::uint64_t{shared} * c.experts.intermediate_size;
+    if (architecture_.has_choice_bias && file_.has(key("expert_shared_count")) && width != c.experts.shared_size &&
+        (width > 0 || file_.has(key("expert_shared_feed_forward_length"))))
+        return file_.unsupported(key("expert_shared_count"),
+                                 "as many as expert_shared_feed_forward_length has room for");
+    if (!architecture_.is_gpt_oss || !file_.has(key("feed_forward_length")) ||
+        c.intermediate_size == c.experts.intermediate_size)
+        return {};
+    return file_.unsupported(key("feed_forward_length"), "that of the experts, which all layers have");
 }
 
 Result<void> GgufDecoderReader::read_grouped_routing() {

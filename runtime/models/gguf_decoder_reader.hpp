@@ -56,6 +56,8 @@ private:
     Result<void> read_expert_weights();
     /// What llama.cpp computes without asking a key is refused where a key says otherwise.
     Result<void> read_experts();
+    /// Which layers have experts their tensors say; keys that say otherwise are refused.
+    Result<void> check_mixtures() const;
     /// DeepSeek-V2's router or V3's: each has its scores, and its way to choose groups.
     Result<void> read_grouped_routing();
     Result<void> read_attention();

@@ -324,6 +324,13 @@ std::vector<std::string> passed_over(const formats::Gguf& file) {
         if (!is_own && !any_matches(kPrefixes, value->key))
             notes.push_back(unknown(file.file_name(), value->key, file.shown(*value, kShownElements)));
     }
+    // llama.cpp takes nothing but a model's name from it.
+    const auto* const tokens = file.weights().find("token_embd.weight");
+    const auto vocabulary = file.unsigned_integer(prefix + "vocab_size", {.fallback = 0});
+    if (tokens && file.has(prefix + "vocab_size") &&
+        !(vocabulary && tokens->shape.rank() == 2 && *vocabulary == tokens->shape[0]))
+        notes.push_back(file.file_name() + ": the model goes on without " + formats::quote(prefix + "vocab_size") +
+                        ", since the table of tokens has the shape " + to_string(tokens->shape));
     std::vector<std::string> tensors = file.weights().unasked();
     // Behind the layers of the model there may be some that predict the token after the next one, which are counted here.
     const auto shared = file.unsigned_integer(prefix + "attention.shared_kv_layers", {.fallback = 0});

@@ -215,6 +215,23 @@ TEST_CASE("GGUF files of newer decoders go by their keys", "[models][decoder][gg
     CHECK(must(with("glm4_moe", "glm4moe.expert_weights_scale", 2.5f)).config().experts.scale == 2.5f);
     CHECK(!must(with("glm4_moe", "glm4moe.expert_weights_norm", false)).config().experts.normalises);
     check_refused(with("ernie4_5_moe", "ernie4_5-moe.expert_gating_func", 2u), UnsupportedConfig, "expert_gating_func");
+    // What the tensors say goes before what keys say.
+    const auto contradicts = [&](const char* name, const std::string& prefix, const std::string& key,
+                                 std::uint32_t value) {
+        CAPTURE(name, key, value);
+        check_refused(with(name, prefix + key, value), UnsupportedConfig, key);
+    };
+    for (const std::uint32_t dense : {0u, 2u}) {
+        contradicts("glm4_moe", "glm4moe.", "leading_dense_block_count", dense);
+        contradicts("ernie4_5_moe", "ernie4_5-moe.", "leading_dense_block_count", dense + dense / 2);
+    }
+    contradicts("ernie4_5_moe", "ernie4_5-moe.", "interleave_moe_layer_step", 3);
+    contradicts("ernie4_5_moe", "ernie4_5-moe.", "expert_shared_count", 7);
+    contradicts("gpt_oss", "gpt-oss.", "feed_forward_length", 7);
+    contradicts("deepseek_v2", "deepseek2.", "leading_dense_block_count", 2);
+    const auto noted = must(with("cohere", "command-r.vocab_size", 7u)).notes;
+    REQUIRE(noted.size() == 1);
+    CHECK_THAT(noted.front(), ContainsSubstring("\"command-r.vocab_size\""));
     // A layer behind the others predicts the token after the next one.
     const models::Decoder shorter = must(with("glm4_moe", "glm4moe.nextn_predict_layers", 1u));
     CHECK(shorter.config().layers.size() == 2);
