@@ -407,6 +407,16 @@ TEST_CASE("generation configs of speech that are not done are refused by name", 
     CHECK(names);
 }
 
+TEST_CASE("a max_length of 20 counts what the decoder is given, where it is said", "[models][speech]") {
+    const auto load = [](const char* value) {
+        const ChangedFolder changed("whisper_texts", "max_length", value);
+        return must(models::load_speech_config(changed.folder.path(), 80, 1 << 16, {}));
+    };
+    CHECK(load("20").max_length == 20);
+    CHECK(load("20").max_new_tokens == 0);
+    CHECK(load("null").max_new_tokens == 20);
+}
+
 TEST_CASE("what the decoder is given follows config and choice", "[models][speech]") {
     const auto prefix = [](const std::string& name, models::SpeechChoice choice) {
         const auto timed = must(models::load_speech_config(speech_folder(name), 80, 1 << 16, choice)).prefix.size();
