@@ -112,15 +112,71 @@ std::tm local_time() {
     return platform::local_time(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now()));
 }
 
+/// What strftime() makes of a conversion in the C locale: the application's own would turn a model's "Monday" into "Montag".
+std::string time_part(char conversion, const std::tm& now) {
+    static constexpr std::array<std::string_view, 7> kDays = {"Sunday",   "Monday", "Tuesday", "Wednesday",
+                                                              "Thursday", "Friday", "Saturday"};
+    static constexpr std::array<std::string_view, 12> kMonths = {"January",   "February", "March",    "April",
+                                                                 "May",       "June",     "July",     "August",
+                                                                 "September", "October",  "November", "December"};
+    const auto named = [](const auto& names, int index, std::size_t letters) {
+        const bool is_one = index >= 0 && static_cast<std::size_t>(index) < names.size();
+        return std::string(is_one ? names[static_cast<std::size_t>(index)].substr(0, letters) : "?");
+    };
+    constexpr std::size_t kShort = 3;
+    switch (conversion) {
+    case 'a': return named(kDays, now.tm_wday, kShort);
+    case 'A': return named(kDays, now.tm_wday, std::string::npos);
+    case 'b':
+    case 'h': return named(kMonths, now.tm_mon, kShort);
+    case 'B': return named(kMonths, now.tm_mon, std::string::npos);
+    case 'p': return now.tm_hour < 12 ? "AM" : "PM";
+    case 'P': return now.tm_hour < 12 ? "am" : "pm";
+    case 'f': return "000000";  // of a second, which nobody tells here
+    case 'z':
+    case 'Z': return "";  // as of Python's time without a zone
+    case '%': return "%";
+    default: break;
+    }
+    if (std::string_view("CdeDFgGHIjklmMnRsStTuUVwWyY").find(conversion) == std::string_view::npos)
+        return {'%', conversion};
+    const std::array<char, 3> format = {'%', conversion, 0};
+    std::array<char, 64> buffer{};
+    return {buffer.data(), std::strftime(buffer.data(), buffer.size(), format.data(), &now)};
+}
+
+std::string time_text(std::string_view format, const std::tm& now) {
+    std::string text;
+    while (!format.empty()) {
+        if (format.front() != '%' || format.size() == 1) {
+            text += format.front();
+            format.remove_prefix(1);
+            continue;
+        }
+        const bool is_modified =
+            (format[1] == 'E' || format[1] == 'O') && format.size() > 2;  // a locale's other digits
+        const bool is_bare = format[1] == '-' && format.size() > 2;       // without zeros in front
+        const char conversion = format[is_modified || is_bare ? 2 : 1];
+        format.remove_prefix(is_modified || is_bare ? 3 : 2);
+        std::string part = conversion == 'c'   ? time_text("%a %b %e %H:%M:%S %Y", now)
+                           : conversion == 'x' ? time_text("%m/%d/%y", now)
+                           : conversion == 'X' ? time_text("%H:%M:%S", now)
+                           : conversion == 'r' ? time_text("%I:%M:%S %p", now)
+                                               : time_part(conversion, now);
+        if (is_bare)
+            part.erase(0, std::min(part.find_first_not_of("0 "), part.size() - std::min<std::size_t>(1, part.size())));
+        text += part;
+    }
+    return text;
+}
+
 Value formatted_time(const Arguments& arguments, const std::tm& now, Budget& budget) {
     const auto bound = arguments.bind("strftime_now", {"format"}, 1);
     if (!bound[0]->text()) fail("strftime_now: the format is no string");
     if (bound[0]->text()->empty()) return "";
     budget.step(4 * bound[0]->text()->size());
-    std::array<char, 1024> buffer{};
-    const std::size_t size = std::strftime(buffer.data(), buffer.size(), bound[0]->text()->c_str(), &now);
-    if (size == 0) fail("strftime_now: the format is empty or too long");
-    return std::string(buffer.data(), size);
+    budget.bytes(16 * bound[0]->text()->size());
+    return time_text(*bound[0]->text(), now);
 }
 
 Scope globals(const RenderOptions& options, Budget& budget) {

@@ -46,36 +46,51 @@ bool is_prefixed_script(std::string_view name) {
     return code != nullptr;
 }
 
-/// What a match without case takes the character for: several for ß and a hundred others.
-std::u32string folded(char32_t code) {
-    std::array<utf8proc_int32_t, 4> folds{};
-    int ignored = 0;
-    const auto count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(code), folds.data(), folds.size(),
-                                               UTF8PROC_CASEFOLD, &ignored);
-    return count < 1 ? std::u32string(1, code) : std::u32string(folds.begin(), folds.begin() + count);
-}
-
-/// The characters between which all are that fold to several.
-constexpr std::pair<char32_t, char32_t> kFolding[] = {{0x80, 0x1FFF}, {0xFB00, 0xFB17}};
+// Unicode's CaseFolding.txt, status F: the characters that a match without case takes for several, and what it takes them for, between
+// blanks. (Not utf8proc's, which need not have foldings.)
+constexpr std::pair<char32_t, char32_t> kOfSeveral[] = {
+    {0xDF, 0xDF},     {0x130, 0x130},   {0x149, 0x149},   {0x1F0, 0x1F0},   {0x390, 0x390},   {0x3B0, 0x3B0},
+    {0x587, 0x587},   {0x1E96, 0x1E9A}, {0x1E9E, 0x1E9E}, {0x1F50, 0x1F50}, {0x1F52, 0x1F52}, {0x1F54, 0x1F54},
+    {0x1F56, 0x1F56}, {0x1F80, 0x1FAF}, {0x1FB2, 0x1FB4}, {0x1FB6, 0x1FB7}, {0x1FBC, 0x1FBC}, {0x1FC2, 0x1FC4},
+    {0x1FC6, 0x1FC7}, {0x1FCC, 0x1FCC}, {0x1FD2, 0x1FD3}, {0x1FD6, 0x1FD7}, {0x1FE2, 0x1FE4}, {0x1FE6, 0x1FE7},
+    {0x1FF2, 0x1FF4}, {0x1FF6, 0x1FF7}, {0x1FFC, 0x1FFC}, {0xFB00, 0xFB06}, {0xFB13, 0xFB17}};
+constexpr std::u32string_view kFolds =
+    U" a\u02be ff fi fl h\u0331 i\u0307 j\u030c ss st t\u0308 w\u030a y\u030a \u02bcn \u03ac\u03b9 \u03ae\u03b9 "
+    U"\u03b1\u0342 \u03b1\u03b9 \u03b7\u0342 \u03b7\u03b9 \u03b9\u0342 \u03c1\u0313 \u03c5\u0313 \u03c5\u0342 "
+    U"\u03c9\u0342 \u03c9\u03b9 \u03ce\u03b9 \u0565\u0582 \u0574\u0565 \u0574\u056b \u0574\u056d \u0574\u0576 "
+    U"\u057e\u0576 \u1f00\u03b9 \u1f01\u03b9 \u1f02\u03b9 \u1f03\u03b9 \u1f04\u03b9 \u1f05\u03b9 \u1f06\u03b9 "
+    U"\u1f07\u03b9 \u1f20\u03b9 \u1f21\u03b9 \u1f22\u03b9 \u1f23\u03b9 \u1f24\u03b9 \u1f25\u03b9 \u1f26\u03b9 "
+    U"\u1f27\u03b9 \u1f60\u03b9 \u1f61\u03b9 \u1f62\u03b9 \u1f63\u03b9 \u1f64\u03b9 \u1f65\u03b9 \u1f66\u03b9 "
+    U"\u1f67\u03b9 \u1f70\u03b9 \u1f74\u03b9 \u1f7c\u03b9 ffi ffl \u03b1\u0342\u03b9 \u03b7\u0342\u03b9 "
+    U"\u03b9\u0308\u0300 \u03b9\u0308\u0301 \u03b9\u0308\u0342 \u03c5\u0308\u0300 \u03c5\u0308\u0301 "
+    U"\u03c5\u0308\u0342 \u03c5\u0313\u0300 \u03c5\u0313\u0301 \u03c5\u0313\u0342 \u03c9\u0342\u03b9 ";
 
 /// The first character from `first` to `last` that folds to several.
 std::optional<char32_t> first_of_several(char32_t first, char32_t last) {
-    for (const auto& [least, most] : kFolding)
-        for (char32_t code = std::max(first, least); code <= std::min(last, most); ++code)
-            if (folded(code).size() > 1) return code;
+    for (const auto& [least, most] : kOfSeveral)
+        if (std::max(first, least) <= std::min(last, most)) return std::max(first, least);
     return std::nullopt;
 }
 
-/// Whether the text, which is folded, ends in what one character folds to.
+/// What a match without case takes a part of those for.
+char32_t small_letter(char32_t code) {
+    switch (code) {
+    case 0x17F: return U's';    // ſ
+    case 0x345:                 // iota below
+    case 0x1FBE: return 0x3B9;  // iota behind
+    case 0x3F1: return 0x3C1;   // ϱ
+    default: return static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(code)));
+    }
+}
+
+/// Whether the text, in small letters, ends in what one character folds to.
 bool ends_in_fold(std::u32string_view text) {
-    static const std::vector<std::u32string> folds = [] {
-        std::vector<std::u32string> found;
-        for (const auto& [least, most] : kFolding)
-            for (char32_t code = least; code <= most; ++code)
-                if (auto fold = folded(code); fold.size() > 1) found.push_back(std::move(fold));
-        return found;
-    }();
-    return std::ranges::any_of(folds, [&](const std::u32string& fold) { return text.ends_with(fold); });
+    constexpr std::size_t kLeast = 2, kMost = 3;
+    for (std::size_t size = kLeast; size <= std::min(kMost, text.size()); ++size) {
+        const std::u32string_view end = text.substr(text.size() - size);
+        if (end.find(U' ') == end.npos && kFolds.find(U" " + std::u32string(end) + U" ") != kFolds.npos) return true;
+    }
+    return false;
 }
 
 /// Rewrites an Oniguruma expression for PCRE2, or says what cannot be.
@@ -156,7 +171,7 @@ private:
         literals_ += code;
         if (!groups_.back().is_caseless || (is_in_class_ && is_negated_)) return;
         std::u32string folds;
-        for (const char32_t each : literals_) folds += folded(each);
+        for (const char32_t each : literals_) folds += small_letter(each);
         const auto several = first_of_several(first, code);
         if (!several && (is_in_class_ || !ends_in_fold(folds))) return;
         std::string text;

@@ -2,6 +2,7 @@
 /// Chat templates against transformers' rendering, and against hostile ones.
 #include "text/chat_template.hpp"
 
+#include <clocale>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -93,6 +94,53 @@ TEST_CASE("templates read what else there is of a message", "[text][chat]") {
     for (const std::string& wrong : {std::string("["), std::string("[]"), std::string("{\"a\": \"\xff\"}"),
                                      "{\"a\": " + std::string(1000, '[') + std::string(1000, ']') + "}"})
         CHECK(render(source, {{"user", "Hi", wrong}}, true, "{}").error().code == ErrorCode::InvalidArgument);
+}
+
+// Jinja 3 looks names of filters and tests up where they are reached.
+TEST_CASE("what a template never reaches may have filters that there are not", "[text][chat]") {
+    const auto rendered = [](const std::string& source) {
+        const auto text = render(source, {{"user", "Hi"}}, true, R"({"none": null, "map": {"a": 1}, "no": false})");
+        return text ? *text : "error: " + text.error().message;
+    };
+    CHECK(rendered("{{ (x|fromjson) if x is defined else 'ok' }}") == "ok");
+    CHECK(rendered("{% if x is defined %}{{ x|batch(2) }}{% for a in x if a is odd_one %}{% endfor %}{% endif %}ok") ==
+          "ok");
+    CHECK(rendered("{% if x is defined and x|fromjson %}a{% elif y is strange %}b{% else %}{{ 1 if true else "
+                   "(1|fromjson) }}{% endif %}")
+              .find("the test strange") != std::string::npos);
+    for (const char* const source :
+         {"a\n{{ 1|fromjson }}", "a\n{% if 1 %}{% endif %}{{ 1 is strange }}", "a\n{{ (1 if true else 2)|fromjson }}",
+          "a\n{{ [1 if true else 2] is strange }}"}) {
+        const auto chat = ChatTemplate::parse(source, "test");
+        REQUIRE_FALSE(chat);
+        CHECK_THAT(chat.error().message, Contains("line 2"));
+    }
+    CHECK(rendered("{% if true %}{{ 1|fromjson }}{% endif %}").find("the filter fromjson") != std::string::npos);
+
+    CHECK(rendered("{{ none|map('upper')|list }}{{ none|selectattr('a', 'equalto', 'b')|list }}{{ no|reject|list }}"
+                   "{{ no|rejectattr('a')|list }}{{ none|select('odd')|list }}{{ none|map(attribute='a')|list }}") ==
+          "[][][][][][]");
+    CHECK(rendered("{{ messages is sameas none }}{{ map is sameas 1 }}{{ none is sameas none }}") == "FalseFalseTrue");
+    CHECK(rendered("{{ none[1:] is defined }}{{ map[:-1] is defined }}") == "FalseFalse");
+}
+
+// An application that calls setlocale(LC_ALL, "") would have its desktop's names of months in prompts.
+TEST_CASE("templates tell the time in English, whatever the application's locale", "[text][chat]") {
+    const auto told = [](const std::string& format) {
+        const auto text = render("{{ strftime_now('" + format + "') }}", {{"user", "Hi"}}, true, "{}");
+        return text ? *text : "error: " + text.error().message;
+    };
+    const std::string before = std::setlocale(LC_TIME, nullptr);
+    for (const char* const locale : {"C", "de_DE.UTF-8", "fr_FR.UTF-8"}) {
+        if (!std::setlocale(LC_TIME, locale)) continue;  // not installed
+        CAPTURE(locale);
+        CHECK(told("%A %a %B %b %h %p") == "Friday Fri July Jul Jul AM");
+        CHECK(told("%c|%x|%X|%r") == "Fri Jul 26 09:05:03 2024|07/26/24|09:05:03|09:05:03 AM");
+        CHECK(told("%d %Y-%m-%dT%H:%M:%S %j %y %I") == "26 2024-07-26T09:05:03 208 24 09");
+        CHECK(told("%-d %-m %-H %Ey %Od") == "26 7 9 24 26");
+        CHECK(told("%f|%z|%Z|%%|%Q|%|100 %") == "000000|||%|%Q|%|100 %");
+    }
+    std::setlocale(LC_TIME, before.c_str());
 }
 
 TEST_CASE("templates of the families say what transformers says", "[text][chat][golden]") {

@@ -158,8 +158,10 @@ Arguments behind(const Arguments& arguments, std::size_t count) {
     return rest;
 }
 
+/// Of none, false and the like, nothing.
 Value map(const Value& value, const Arguments& arguments, Budget& budget) {
     std::vector<Value> results;
+    if (!is_true(value)) return Value::list(std::move(results), budget);
     if (arguments.positional.empty()) {
         const auto bound = arguments.bind("map", {"attribute", "default"}, 1);
         for (const Value& item : elements(value, budget)) {
@@ -185,6 +187,7 @@ Value select(const Value& value, const Arguments& arguments, Budget& budget) {
     if (has_test_name && !has_test(name)) refuse("the test " + name);
     const Arguments rest = has_test_name ? behind(arguments, own + 1) : Arguments();
     std::vector<Value> kept;
+    if (!is_true(value)) return Value::list(std::move(kept), budget);
     for (const Value& item : elements(value, budget)) {
         const Value tested = HasAttribute ? attribute_of(item, arguments.positional[0], budget) : item;
         const bool passes = has_test_name ? apply_test(name, tested, rest, budget) : is_true(tested);

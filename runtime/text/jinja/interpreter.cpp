@@ -371,7 +371,7 @@ Value Slice::evaluate(Interpreter& in) const {
     const auto* list = value.list();
     if (!list) {
         if (value.is_undefined()) undefined(value);
-        fail(std::string("a ") + value.type_name() + " has no slices");
+        return Undefined{std::string("the slice of a ") + value.type_name()};
     }
     std::vector<Value> items;
     in.budget.step(list->items.size() / 4);

@@ -31,9 +31,10 @@ bool simple(const Value& value, const Arguments& arguments, Budget&) {
 
 bool is_same(const Value& value, const Arguments& arguments, Budget& budget) {
     const Value& other = argument(arguments);
+    if (std::string_view(value.type_name()) != other.type_name()) return false;
     const bool simple_values = !value.list() && !value.dict() && !value.get<double>();
     if (!simple_values) refuse(std::string("the test sameas on a ") + value.type_name());
-    return std::string_view(value.type_name()) == other.type_name() && equal(value, other, budget);
+    return equal(value, other, budget);
 }
 
 template <int... Signs>

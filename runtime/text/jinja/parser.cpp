@@ -39,6 +39,10 @@ public:
     Body run() {
         Body body = statements({});
         if (token().kind != Token::Kind::End) broken("an unexpected {% " + token().text + " %}");
+        if (!unknown_.empty()) {
+            line_ = unknown_.front().line;
+            refuse(unknown_.front().what);
+        }
         return body;
     }
 
@@ -175,6 +179,7 @@ private:
 
     std::unique_ptr<Statement> if_tag() {
         auto node = std::make_unique<If>();
+        const std::size_t unknown = unknown_.size();
         do {
             Expr condition = tuple(false);
             end_block();
@@ -185,6 +190,7 @@ private:
             end_block();
             node->otherwise = statements({"endif"});
         }
+        unknown_.resize(unknown);
         ++at_;
         end_block();
         return node;
@@ -308,11 +314,13 @@ private:
     }
 
     Expr conditional() {
+        const std::size_t unknown = unknown_.size();
         Expr value = either();
         while (take_name("if")) {
             Expr condition = either();
             Expr other = take_name("else") ? expression(true) : nullptr;
             value = make<Conditional>(std::move(condition), std::move(value), std::move(other));
+            unknown_.resize(unknown);
         }
         return value;
     }
@@ -467,8 +475,9 @@ private:
     }
 
     std::string filter_name() {
+        const std::size_t line = line_;
         const std::string name = expect_name();
-        if (!has_filter(name)) refuse("the filter " + name);
+        if (!has_filter(name)) unknown_.push_back({line, "the filter " + name});
         return name;
     }
 
@@ -491,8 +500,9 @@ private:
 
     Expr test(Expr value) {
         const bool is_negated = take_name("not");
+        const std::size_t line = line_;
         std::string name = expect_name();
-        if (!has_test(name)) refuse("the test " + name);
+        if (!has_test(name)) unknown_.push_back({line, "the test " + name});
         CallArguments arguments;
         if (is_sign("(")) {
             arguments = call_arguments();
@@ -592,6 +602,12 @@ private:
         return make<DictDisplay>(std::move(keys), std::move(values));
     }
 
+    /// A filter or test that there is not. In what may not be reached, a branch, Jinja lets it pass until it is.
+    struct Unknown {
+        std::size_t line;
+        std::string what;
+    };
+    std::vector<Unknown> unknown_;
     std::vector<Token> tokens_;
     std::size_t& line_;
     std::size_t at_ = 0;
