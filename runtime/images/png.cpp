@@ -2,12 +2,15 @@
 // PNG by libpng, whose errors leave by longjmp: between setjmp and the end nothing with a destructor is made.
 #include <png.h>
 
+#include <algorithm>
 #include <csetjmp>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/try.hpp"
+#include "images/exif.hpp"
 #include "images/image.hpp"
 
 namespace vkformer::images {
@@ -80,8 +83,20 @@ bool read_header(Reader& reader, Source& source, Size& size) {
 bool read_pixels(Reader& reader, Source& source, std::vector<png_bytep>& rows) {
     if (setjmp(source.leave)) return false;  // NOLINT(cert-err52-cpp)
     png_read_image(reader.png, rows.data());
-    png_read_end(reader.png, nullptr);
+    png_read_end(reader.png, reader.info);
     return true;
+}
+
+/// As the eXIf chunk says: what an APP1 marker of a JPEG has behind its name.
+Orientation orientation_of(const Reader& reader) {
+    png_uint_32 count = 0;
+    png_bytep bytes = nullptr;
+    if (png_get_eXIf_1(reader.png, reader.info, &count, &bytes) == 0) return {};
+    constexpr std::string_view kName("Exif\0\0", 6);
+    std::vector<std::byte> marker(kName.size() + count);
+    std::ranges::copy(std::as_bytes(std::span(kName)), marker.begin());
+    std::ranges::copy(std::as_bytes(std::span(bytes, count)), marker.begin() + kName.size());
+    return exif_orientation(marker);
 }
 
 Error corrupt(const Source& source) { return {ErrorCode::CorruptFile, "the PNG file is damaged: " + source.message}; }
@@ -101,7 +116,7 @@ Result<Image> decode_png(std::span<const std::byte> file) {
     std::vector<png_bytep> rows(size.height);
     for (std::size_t y = 0; y < rows.size(); ++y) rows[y] = image.rgb.data() + y * pitch;
     if (!read_pixels(reader, source, rows)) return corrupt(source);
-    return image;
+    return upright(std::move(image), orientation_of(reader));
 }
 
 }  // namespace vkformer::images

@@ -161,4 +161,52 @@ TEST_CASE("orientations outside of Exif's numbers, or cut off, are upright", "[i
     CHECK_FALSE(of(marker.size()).transposed);
 }
 
+namespace {
+
+/// Annex D of the PNG specification.
+std::uint32_t chunk_checksum(std::string_view bytes) {
+    std::uint32_t sum = 0xFFFFFFFF;
+    for (const char byte : bytes) {
+        sum ^= static_cast<unsigned char>(byte);
+        for (int bit = 0; bit < 8; ++bit) sum = sum & 1 ? 0xEDB88320 ^ (sum >> 1) : sum >> 1;
+    }
+    return ~sum;
+}
+
+/// A chunk of that name and data, before or behind the pixels.
+std::vector<std::byte> with_chunk(std::vector<std::byte> png, const std::string& name, const std::string& data,
+                                  bool behind) {
+    const auto big_endian = [](std::size_t number) {
+        std::string bytes;
+        for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(number >> shift);
+        return bytes;
+    };
+    const std::string chunk = big_endian(data.size()) + name + data + big_endian(chunk_checksum(name + data));
+    constexpr std::ptrdiff_t kHeader = 33, kEnd = 12;
+    const auto bytes = std::as_bytes(std::span(chunk));
+    png.insert(behind ? png.end() - kEnd : png.begin() + kHeader, bytes.begin(), bytes.end());
+    return png;
+}
+
+}  // namespace
+
+TEST_CASE("PNG files are turned as their Exif orientation says", "[images]") {
+    using namespace std::string_literals;
+    const std::vector<std::byte> png = read_bytes(pictures() / "colour.png");
+    const Image stored = must(decode_image(png));
+    for (char number = 1; number <= 9; ++number)
+        for (const bool behind : {false, true}) {
+            CAPTURE(static_cast<int>(number), behind);
+            const std::string exif = "II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0"s + number + "\0\0\0\0\0\0\0"s;
+            const Image turned = must(decode_image(with_chunk(png, "eXIf", exif, behind)));
+            const std::string marker = "Exif\0\0"s + exif;
+            const Image expected = images::upright(stored, images::exif_orientation(std::as_bytes(std::span(marker))));
+            CHECK((turned.width == expected.width && turned.height == expected.height));
+            CHECK(turned.rgb == expected.rgb);
+            CHECK((turned.rgb == stored.rgb) == (number == 1 || number == 9));
+        }
+    const Image odd = must(decode_image(with_chunk(png, "eXIf", "II", false)));  // of no use
+    CHECK(odd.rgb == stored.rgb);
+}
+
 }  // namespace vkformer::tests
