@@ -10,8 +10,8 @@ namespace vkformer {
 /// A low-rank adapter (LoRA, Hu et al. 2022): a folder of PEFT's (adapter_config.json, adapter_model.safetensors) for a model in a folder, a
 /// GGUF file for one in a GGUF file.
 struct Adapter {
-    std::string name;  ///< by which each call asks for it
-    std::filesystem::path path;
+    std::string name{};  ///< by which each call asks for it
+    std::filesystem::path path{};
 };
 
 }  // namespace vkformer

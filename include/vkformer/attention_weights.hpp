@@ -18,7 +18,7 @@ struct AttentionWeights {
     AttentionKind kind = AttentionKind::cross;
     std::uint32_t layer = 0;  ///< counted from 0 within its kind
     std::size_t heads = 0, queries = 0, keys = 0;
-    std::vector<float> values;  ///< [heads, queries, keys]
+    std::vector<float> values{};  ///< [heads, queries, keys]
 };
 
 }  // namespace vkformer

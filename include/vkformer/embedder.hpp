@@ -32,27 +32,27 @@ struct EncoderOptions {
     std::uint32_t max_length = 0;  ///< tokens of a text at most, special ones included; 0: what the model folder says
     /// Which variant of its shader each op takes: as in TranslatorOptions.
     bool plain_shaders = false;
-    std::map<std::string, std::string> shader_variants;
-    std::function<void(const std::string&)> on_progress;  ///< told what is being tried; empty: all done
+    std::map<std::string, std::string> shader_variants{};
+    std::function<void(const std::string&)> on_progress{};  ///< told what is being tried; empty: all done
     /// Asked between the submits of a call, on its thread; true ends the call with Cancelled, and the next call is as good as
     /// any. A submit has one batch of an encoder, a piece of a prompt, or up to 16 steps of a decoder. Empty: never asked.
-    std::function<bool()> should_stop;
+    std::function<bool()> should_stop{};
     /// Weights that stay in the host's memory. Without a report of its own, on_progress is told.
-    Offload offload;
+    Offload offload{};
     /// Loaded beside the weights of an encoder of texts, and each call says which of them count. Models of images take none.
-    std::vector<Adapter> adapters;
+    std::vector<Adapter> adapters{};
 };
 
 struct EmbedderOptions : EncoderOptions {
-    std::string pooling;  ///< "cls", "mean", "max", "mean_sqrt_len", "weightedmean", "lasttoken"; empty: the model's
-    std::optional<bool> normalize;  ///< vectors of length 1; absent: as the model says
+    std::string pooling{};  ///< "cls", "mean", "max", "mean_sqrt_len", "weightedmean", "lasttoken"; empty: the model's
+    std::optional<bool> normalize{};  ///< vectors of length 1; absent: as the model says
     /// Put before every text: this, or the folder's prompt of that name ("query", "passage"), or the folder's default.
-    std::optional<std::string> prompt;
-    std::string prompt_name;
+    std::optional<std::string> prompt{};
+    std::string prompt_name{};
 };
 
 struct Embedding {
-    std::vector<float> values;
+    std::vector<float> values{};
     std::size_t tokens = 0;  ///< that were read, special ones included
     std::size_t cut = 0;     ///< that were left out, because the model takes no more
 };
@@ -104,11 +104,11 @@ private:
 };
 
 struct TextPair {
-    std::string first, second;  ///< a question and a passage, say
+    std::string first{}, second{};  ///< a question and a passage, say
 };
 
 struct PairScore {
-    std::vector<float> scores;  ///< one for each label of the model; of a cross-encoder usually one
+    std::vector<float> scores{};  ///< one for each label of the model; of a cross-encoder usually one
     std::size_t tokens = 0;
     std::size_t cut = 0;
 };

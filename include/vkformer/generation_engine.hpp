@@ -41,9 +41,9 @@ struct EngineOptions {
 };
 
 struct GenerationRequest {
-    std::vector<std::int32_t> prompt;
+    std::vector<std::int32_t> prompt{};
     /// no_repeat_ngram and min_tokens are those of the model's generation_config.json.
-    GenerateOptions options;
+    GenerateOptions options{};
     /// How likely the model finds each token of the prompt but the first, behind those before it, and so many of the likeliest ones in its
     /// place, 0 to 20; none: nothing of that. All of the prompt is then computed, whatever of it is in the cache.
     std::optional<std::uint32_t> prompt_log_probs{};

@@ -45,7 +45,7 @@ struct Sampling {
     float presence_penalty = 0;         ///< taken off the logits of tokens in the answer
     float frequency_penalty = 0;        ///< taken off likewise, for each time that they are in it
     std::uint32_t no_repeat_ngram = 0;  ///< no run of so many tokens comes twice in prompt and answer; 0: any may
-    std::map<std::int32_t, float> logit_bias;  ///< added to a token's logit, before all else; −∞ forbids it
+    std::map<std::int32_t, float> logit_bias{};  ///< added to a token's logit, before all else; −∞ forbids it
 
     friend bool operator==(const Sampling&, const Sampling&) = default;
 };
@@ -63,8 +63,8 @@ enum class EarlyStopping : std::uint8_t {
 struct BeamSearch {
     std::uint32_t beams = 0;  ///< up to 32; 1: none; 0: what the model folder's generation_config.json says, else 1
     /// A sequence of n tokens scores Σ log p / n^length_penalty. None: what the model folder says, else 1.
-    std::optional<float> length_penalty;
-    std::optional<EarlyStopping> early_stopping;  ///< none: what the model folder says, else heuristic
+    std::optional<float> length_penalty{};
+    std::optional<EarlyStopping> early_stopping{};  ///< none: what the model folder says, else heuristic
 };
 
 struct GeneratorOptions {
@@ -76,42 +76,42 @@ struct GeneratorOptions {
     CacheStorage cache = CacheStorage::precision;
     std::uint32_t context = 0;  ///< tokens of a sequence at most, prompt included; 0: the model's, at most 4096
     std::uint32_t batch = 1;    ///< sequences that are generated together
-    BeamSearch beam_search;
+    BeamSearch beam_search{};
     /// A smaller model of the same vocabulary, a folder or a GGUF file, that guesses what follows; this model checks several guesses in one
     /// pass (speculative decoding, Leviathan et al. 2023). It computes on the same device, with the same precision, weights and cache. Not
     /// with a batch, beams, or layers that keep a state. Empty: there is none.
-    std::filesystem::path draft;
+    std::filesystem::path draft{};
     /// The model guesses what follows by its own multi-token head, which files of DeepSeek-V3 and R1, GLM-4.5, Qwen3-Next and Qwen 3.5
     /// may have (multi-token prediction, DeepSeek-AI 2024), and checks it as a draft model's guesses. Not with `draft`, a batch or beams;
     /// refused where the files have no such head. Else it is not read.
     bool multi_token = false;
     /// Loaded beside the model's weights, which stay as they are: each generation says which of them count. Their ranks are 4096 together at
     /// most.
-    std::vector<Adapter> adapters;
+    std::vector<Adapter> adapters{};
     /// Which variant of its shader each op takes; see TranslatorOptions.
     bool plain_shaders = false;
-    std::map<std::string, std::string> shader_variants;
-    std::function<void(const std::string&)> on_progress;  ///< told what is being done; empty: all done
-    std::function<bool()> should_stop;                    ///< as of TranslatorOptions
+    std::map<std::string, std::string> shader_variants{};
+    std::function<void(const std::string&)> on_progress{};  ///< told what is being done; empty: all done
+    std::function<bool()> should_stop{};                    ///< as of TranslatorOptions
     /// Weights that stay in the host's memory. Without a report of its own, on_progress is told.
-    Offload offload;
+    Offload offload{};
 };
 
 struct GenerateOptions {
     /// To generate at most. 0: what the model folder's generation_config.json says, else until the model ends or the context is full.
     std::uint32_t max_tokens = 0;
     /// To generate before an end token is chosen. None: what the model folder's generation_config.json says, else 0.
-    std::optional<std::uint32_t> min_tokens;
+    std::optional<std::uint32_t> min_tokens{};
     std::optional<Sampling>
-        sampling;  ///< none: what the model folder's generation_config.json says, else the likeliest token
+        sampling{};  ///< none: what the model folder's generation_config.json says, else the likeliest token
     std::uint64_t seed = 0;
     /// Texts that end a generation; not part of its text. None: what the model folder's generation_config.json says.
-    std::vector<std::string> stop;
+    std::vector<std::string> stop{};
     bool ignore_end = false;     ///< the model's end token ends nothing
     bool shows_special = false;  ///< the text has special tokens, too, but for the end token
     /// How likely the model found each token that was generated, and so many of the likeliest ones in its place, 0 to 20; none: nothing
     /// of that. Not with beams.
-    std::optional<std::uint32_t> log_probs;
+    std::optional<std::uint32_t> log_probs{};
     /// > 0: so many tokens at most, 64 at most, are guessed from what prompt and answer have said before and checked in one pass of the
     /// model: the text is the same (but for rounding where two tokens tie), and comes sooner where it repeats what it has read, as
     /// summaries, code and answers about a document do. What a check takes is measured: wrong ones cost a call 1 % and one check at most.
@@ -123,14 +123,14 @@ struct GenerateOptions {
     /// how many are right, fewer are made, or none; a model whose guesses do not pay costs the reading of a prompt, five checks and 1 % of
     /// a call's time. 0: none. No number: kDraftTokens where there is a draft model or head and nothing is asked for that prompt_lookup
     /// does not go with. A number is refused beside those and without one.
-    std::optional<std::uint32_t> draft_tokens;
+    std::optional<std::uint32_t> draft_tokens{};
     static constexpr std::uint32_t kDraftTokens = 7;
     /// What the text has to be. It ends where it is whole and nothing may follow, or where the model ends it and it is whole; only a limit
     /// or a stop text cuts it. Not with ignore_end, min_tokens or beams.
-    std::optional<Constraint> constraint;
+    std::optional<Constraint> constraint{};
     /// Which of GeneratorOptions::adapters count, by their names, and what each one's part is multiplied by, −1000 to 1000; 1: as it was
     /// trained. None: the model alone.
-    std::map<std::string, float> adapters;
+    std::map<std::string, float> adapters{};
 };
 
 enum class Finish : std::uint8_t {
@@ -144,13 +144,13 @@ enum class Finish : std::uint8_t {
 VKFORMER_API std::string_view to_string(Finish finish) noexcept;
 
 struct Generation {
-    std::string text;                  ///< UTF-8, what follows the prompt
-    std::vector<std::int32_t> tokens;  ///< generated ones, the end token included
+    std::string text{};                  ///< UTF-8, what follows the prompt
+    std::vector<std::int32_t> tokens{};  ///< generated ones, the end token included
     Finish finish = Finish::length;
     std::uint32_t prompt_tokens = 0;
     std::uint32_t reused_tokens = 0;      ///< of the prompt: they were in the caches from the generation before
-    std::optional<float> score;           ///< of a beam search
-    std::vector<StepLogProbs> log_probs;  ///< of each of `tokens`, where GenerateOptions::log_probs asked
+    std::optional<float> score{};         ///< of a beam search
+    std::vector<StepLogProbs> log_probs{};  ///< of each of `tokens`, where GenerateOptions::log_probs asked
     std::string stop{};                   ///< the text of GenerateOptions::stop that ended it, with Finish::stop_string
 };
 
@@ -163,8 +163,8 @@ struct GenerationTimings {
 };
 
 struct Message {
-    std::string role;  ///< "system", "user", "assistant", …: what the model's template knows
-    std::string content;
+    std::string role{};  ///< "system", "user", "assistant", …: what the model's template knows
+    std::string content{};
     /// What else the template knows of a message, as a JSON object: {"tool_calls": […]}, {"name": "…"}. May be empty.
     std::string further = {};
 };
@@ -172,11 +172,11 @@ struct Message {
 /// How a conversation is put into words.
 struct ChatOptions {
     /// What else the template knows, as a JSON object: {"tools": […], "enable_thinking": false}. May be empty.
-    std::string variables;
+    std::string variables{};
     /// The last message is the beginning of the answer, which goes on from there.
     bool continues_last = false;
     /// What the answer begins with, special tokens spelled out: it goes on from there. Not with continues_last.
-    std::string answer_prefix;
+    std::string answer_prefix{};
 };
 
 struct ScoreOptions {
@@ -185,7 +185,7 @@ struct ScoreOptions {
     /// token's probability is that in the first window that has it: at least score_context() − stride tokens are before it. What the tokenizer
     /// puts before every text, each window begins with. Below score_context(). 0: such a text is refused.
     std::uint32_t stride = 0;
-    std::map<std::string, float> adapters;  ///< as of GenerateOptions
+    std::map<std::string, float> adapters{};  ///< as of GenerateOptions
 };
 
 /// A language model on a device. Not thread-safe; distinct generators are independent of each other.

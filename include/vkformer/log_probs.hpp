@@ -16,15 +16,15 @@ struct TokenLogProb {
 
 /// Of one step.
 struct StepLogProbs {
-    TokenLogProb chosen;                  ///< the token that was generated, likely or not
-    std::vector<TokenLogProb> likeliest;  ///< in falling order, of equal ones the lower token first
+    TokenLogProb chosen{};                  ///< the token that was generated, likely or not
+    std::vector<TokenLogProb> likeliest{};  ///< in falling order, of equal ones the lower token first
 };
 
 /// How likely a model finds a text that is given.
 struct TextScores {
-    std::vector<std::int32_t> tokens;  ///< as the model reads or writes them, special ones included
+    std::vector<std::int32_t> tokens{};  ///< as the model reads or writes them, special ones included
     /// Of each of `tokens` but the first, before which there is nothing: `chosen` is that token.
-    std::vector<StepLogProbs> log_probs;
+    std::vector<StepLogProbs> log_probs{};
 
     /// Σ log p, of the text as a whole.
     double sum() const noexcept {

@@ -31,9 +31,9 @@ struct TranscriberOptions {
     WeightStorage weights = WeightStorage::model;
     /// What is spoken, as the model spells it: "de". Empty: what the model folder says, else what the model hears in
     /// the first window.
-    std::string language;
+    std::string language{};
     /// "transcribe", or "translate" into English. Empty: what the model folder says, else "transcribe".
-    std::string task;
+    std::string task{};
     /// Segments with times, and sound of any length by going on where the last whole segment of a window ends. Without:
     /// text alone; longer sound is cut into windows where the last fifth of one is quietest, which know nothing of each
     /// other, and are decoded `batch` at a time.
@@ -45,37 +45,37 @@ struct TranscriberOptions {
     std::uint32_t beams = 0;
     /// The decoder is given the text of the windows before, so that names and style stay the same; it may then also
     /// repeat itself. With timestamps only. None: what the model folder says, else no.
-    std::optional<bool> condition_on_previous;
+    std::optional<bool> condition_on_previous{};
     /// Text that comes before what is said: names and words as they are to be spelled. The decoder is given its last tokens before each
     /// window, or with condition_on_previous before the first, and then what was said. Empty: none.
-    std::string prompt;
+    std::string prompt{};
     /// A window is decoded at each temperature, at 0 by the likeliest tokens or `beams` and above by drawing, until its text neither
     /// repeats itself (compression_ratio) nor is unlikely (average_log_prob); the last is taken as it is.
     std::vector<float> temperatures = {0.0f, 0.2f, 0.4f, 0.6f, 0.8f, 1.0f};
     /// None: what the model folder says, else 1.35, −1 and 0.6. Infinity, or −infinity for the logarithm: never.
-    std::optional<double> compression_ratio_threshold;  ///< above: the text repeats itself
-    std::optional<double> log_prob_threshold;           ///< below, on average of the tokens: the text is unlikely
+    std::optional<double> compression_ratio_threshold{};  ///< above: the text repeats itself
+    std::optional<double> log_prob_threshold{};           ///< below, on average of the tokens: the text is unlikely
     std::optional<double>
-        no_speech_threshold;  ///< of the probability of silence; above, and unlikely text: there is none
+        no_speech_threshold{};  ///< of the probability of silence; above, and unlikely text: there is none
     std::uint64_t seed = 0;   ///< of the draws
     /// When each word was said (SpeechSegment::words), by what the decoder looked at: another pass of it over each window. Needs
     /// "alignment_heads" in the folder's generation_config.json, which published models have.
     bool word_timestamps = false;
     /// The file of a VoiceActivityDetector: only what it takes for speech is heard, joined without the silence between, and times are
     /// those of the whole sound. Sound without speech has no segments. Empty: all sound is heard.
-    std::filesystem::path vad;
-    VadOptions vad_parameters;  ///< what counts as speech; with `vad` alone
+    std::filesystem::path vad{};
+    VadOptions vad_parameters{};  ///< what counts as speech; with `vad` alone
     /// As of TranslatorOptions.
     bool plain_shaders = false;
-    std::map<std::string, std::string> shader_variants;
-    std::function<void(const std::string&)> on_progress;
-    std::function<bool()> should_stop;
+    std::map<std::string, std::string> shader_variants{};
+    std::function<void(const std::string&)> on_progress{};
+    std::function<bool()> should_stop{};
     /// Weights that stay in the host's memory. Without a report of its own, on_progress is told.
-    Offload offload;
+    Offload offload{};
 };
 
 struct SpokenWord {
-    std::string text;           ///< UTF-8, with what punctuation stands at it; most begin with a space
+    std::string text{};         ///< UTF-8, with what punctuation stands at it; most begin with a space
     double start = 0, end = 0;  ///< seconds from the first sample
     /// The mean of its tokens' probabilities when they were written: among the tokens that the rules let follow (no
     /// suppressed ones, times in order), at temperature 1.
@@ -85,20 +85,20 @@ struct SpokenWord {
 /// What was said from one time to another; without timestamps, in one window.
 struct SpeechSegment {
     double start = 0, end = 0;         ///< seconds from the first sample
-    std::string text;                  ///< UTF-8, as the model wrote it: most begin with a space
-    std::vector<std::int32_t> tokens;  ///< of generate()'s segments: with those of times, without the end token
+    std::string text{};                ///< UTF-8, as the model wrote it: most begin with a space
+    std::vector<std::int32_t> tokens{};  ///< of generate()'s segments: with those of times, without the end token
     float temperature = 0;             ///< at which its window was decoded
     double average_log_prob = 0;       ///< of the window's tokens
     double no_speech = 0;              ///< probability that nobody speaks in the window
     double compression_ratio = 0;      ///< of the window's tokens
-    std::vector<SpokenWord> words;     ///< with word_timestamps only; joined they are the text
+    std::vector<SpokenWord> words{};   ///< with word_timestamps only; joined they are the text
     double heard_from = 0;             ///< seconds from the first sample to its window; without a decoder, `start`
 };
 
 struct Transcription {
-    std::string text;      ///< of all segments, one behind the other, without spaces around
-    std::string language;  ///< given or heard; empty for a model of one language, or of speech that is not there
-    std::vector<SpeechSegment> segments;
+    std::string text{};      ///< of all segments, one behind the other, without spaces around
+    std::string language{};  ///< given or heard; empty for a model of one language, or of speech that is not there
+    std::vector<SpeechSegment> segments{};
 };
 
 /// A model on a device, ready to listen: a folder with config.json, model.safetensors, tokenizer.json and

@@ -38,56 +38,56 @@ struct TranslatorOptions {
     /// Languages of a model that translates between many, as its vocabulary spells them: "deu_Latn" (NLLB), "de" (M2M100), "de_DE"
     /// (mBART), of texts that do not say theirs. Empty: what the model folder says; `to` must be given where it says nothing. MADLAD-400
     /// ("de") asks for `to` alone, or for texts that name it themselves ("<2de> …"), and heeds no `from`.
-    std::string from, to;
+    std::string from{}, to{};
     /// Which variant of its shader each op takes. By default each is checked and timed when a device is first used (a few
     /// seconds), and the verdicts are kept in the user's cache folder ($XDG_CACHE_HOME, else ~/.cache).
     /// On the CPU, plain means that activations stay float32 where weights are quantised; by default they are rounded to 8 bits.
     bool plain_shaders = false;                           ///< the plain variant of every op; nothing is measured
-    std::map<std::string, std::string> shader_variants;   ///< op → variant, before what was measured
-    std::function<void(const std::string&)> on_progress;  ///< told what is being tried; empty: all done
+    std::map<std::string, std::string> shader_variants{};   ///< op → variant, before what was measured
+    std::function<void(const std::string&)> on_progress{};  ///< told what is being tried; empty: all done
     /// Asked between the submits of a call, on its thread; true ends the call with Cancelled, and the next call is as good as
     /// any. A submit has one batch of an encoder, a piece of a prompt, or up to 16 steps of a decoder. Empty: never asked.
-    std::function<bool()> should_stop;
+    std::function<bool()> should_stop{};
     /// Weights that stay in the host's memory. Without a report of its own, on_progress is told.
-    Offload offload;
+    Offload offload{};
 };
 
 /// A text with the beginning of its translation.
 struct PrefixedText {
-    std::string text;
+    std::string text{};
     std::string prefix{};      ///< UTF-8, in the target's language; empty: the model begins
     std::string from{}, to{};  ///< of a model of many languages, as TranslatorOptions has them; empty: what those say
 };
 
 /// A text with a translation that is given.
 struct TranslatedText {
-    std::string text;
-    std::string translation;  ///< UTF-8, in the target's language
+    std::string text{};
+    std::string translation{};  ///< UTF-8, in the target's language
     std::string from{}, to{};  ///< as of PrefixedText
 };
 
 struct Translation {
-    std::string text;                  ///< UTF-8
-    std::vector<std::int32_t> tokens;  ///< as Hugging Face's generate() returns them; empty for a blank text
-    std::optional<float> score;        ///< of a beam search: Σ log p / length^length_penalty
+    std::string text{};                  ///< UTF-8
+    std::vector<std::int32_t> tokens{};  ///< as Hugging Face's generate() returns them; empty for a blank text
+    std::optional<float> score{};        ///< of a beam search: Σ log p / length^length_penalty
     std::vector<Translation>
-        further;  ///< of a beam search: the next best, one fewer than TranslatorOptions::hypotheses at most
+        further{};  ///< of a beam search: the next best, one fewer than TranslatorOptions::hypotheses at most
 };
 
 /// One way to go on at a place of a translation.
 struct Alternative {
-    TokenLogProb next;        ///< the token in that place
-    std::string piece;        ///< as the tokenizer spells it, UTF-8
-    Translation translation;  ///< with that token; its score, of a beam search, is of what was generated behind it
+    TokenLogProb next{};        ///< the token in that place
+    std::string piece{};        ///< as the tokenizer spells it, UTF-8
+    Translation translation{};  ///< with that token; its score, of a beam search, is of what was generated behind it
 };
 
 /// A translation with all attention weights on the way to it. Tokens are given as the tokenizer's pieces, UTF-8.
 struct AttentionMaps {
-    Translation translation;
-    std::vector<std::string> source;  ///< read by the encoder
-    std::vector<std::string> read;    ///< read by the decoder, the start token first: one for each query of the decoder
-    std::vector<std::string> written;       ///< written by it: `read`, one step later
-    std::vector<AttentionWeights> weights;  ///< in the order of the forward pass; empty for a model without attention
+    Translation translation{};
+    std::vector<std::string> source{};  ///< read by the encoder
+    std::vector<std::string> read{};  ///< read by the decoder, the start token first: one for each query of the decoder
+    std::vector<std::string> written{};       ///< written by it: `read`, one step later
+    std::vector<AttentionWeights> weights{};  ///< in the order of the forward pass; empty for a model without attention
 };
 
 /// A model on a device, ready to translate: a folder with config.json, model.safetensors (or what `vkformer convert` makes of it) and a

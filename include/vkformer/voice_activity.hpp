@@ -24,7 +24,7 @@ struct VadOptions {
     double threshold = 0.5;  ///< 0 to 1; a frame at least as probable is speech
     /// A frame less probable ends speech, one between the two goes on as the frame before. None: threshold − 0.15, at least 0.01
     /// or the threshold.
-    std::optional<double> neg_threshold;
+    std::optional<double> neg_threshold{};
     std::uint32_t min_speech_duration_ms = 0;  ///< shorter speech is passed over
     /// Seconds. Longer speech is cut where the last silence of more than 98 ms in it began, else as late as may be. More than
     /// a frame and the two pads.

@@ -259,6 +259,8 @@ def test_what_a_text_has_to_be(generator: vkformer.Generator) -> None:
         assert list(value) == ["kind", "legs"] and value["kind"] in ("frog", "dog") and value["legs"] in (2, 4)
         assert found.finish == "end_token"
     assert generator.generate("Hello", max_tokens=200, choice=["a red frog", "a dog"]).text in ("a red frog", "a dog")
+    with pytest.raises(TypeError, match="choice is a str"):
+        generator.generate("Hello", choice="a dog")
     for seed in range(4):
         drawn = generator.generate("Hello", max_tokens=200, temperature=3, seed=seed, regex="[ab]{3}-(x|yy)")
         assert re.fullmatch("[ab]{3}-(x|yy)", drawn.text)

@@ -107,6 +107,8 @@ def _constraint(name: str, value: Any) -> _core.Constraint | None:
         return _core.Constraint.json() if value else None
     if name == "regex":
         return _core.Constraint.regex(_inputs.text(value, name))
+    if isinstance(value, str):  # whose letters would be the choices
+        raise TypeError(f"{name} is a str, expected an iterable of them")
     return _core.Constraint.choice(_inputs.texts(value, name))
 
 

@@ -18,6 +18,8 @@ namespace {
 
 /// The text to put before every text.
 Result<std::string> find_prompt(const models::SentenceModel& model, const EmbedderOptions& options) {
+    if (options.prompt && !options.prompt_name.empty())
+        return Error{ErrorCode::InvalidArgument, "a prompt and the name of another one exclude each other"};
     if (options.prompt) return *options.prompt;
     const std::string& name = options.prompt_name.empty() ? model.default_prompt : options.prompt_name;
     if (name.empty()) return std::string();

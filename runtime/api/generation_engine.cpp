@@ -338,6 +338,7 @@ Result<BatchSequence> GenerationEngine::Impl::sequence(
 Result<GenerationEngine::Id> GenerationEngine::submit(GenerationRequest request, OnText on_text, OnEnd on_end,
                                                       OnLogProbs on_log_probs, OnPrompt on_prompt) {
     const api::LanguageModel& language = impl_->language;
+    VKFORMER_CHECK(api::check_stops(request.options));
     const auto& stops = language.stops(request.options);
     if (!stops.empty() && !language.tokenizer()) return language.text.tokenizer.error();
     VKFORMER_TRY(const auto constraint, language.constraint(request.options, impl_->constraints));
@@ -391,6 +392,8 @@ Result<GenerationEngine> GenerationEngine::load(const std::filesystem::path& pat
     if (!options.generator.draft.empty() || options.generator.multi_token)
         return invalid(
             "a draft model or multi-token head guesses for one text at a time, which a Generator makes: leave it out");
+    if (options.queue == 0)
+        return invalid("an engine's queue holds one request at least: each waits there until it is taken");
     if (options.generator.should_stop)
         return invalid("an engine never asks should_stop: cancel() ends a request, and its destructor all");
     api::OpenOptions open = api::open_options(options.generator);

@@ -401,6 +401,7 @@ Result<std::vector<Generation>> Generator::generate(std::span<const std::string>
 Result<std::vector<Generation>> Generator::generate_tokens(std::span<const std::vector<std::int32_t>> prompts,
                                                            const GenerateOptions& options, const OnText& on_text) {
     VKFORMER_CHECK(impl_->check_beams(options));
+    VKFORMER_CHECK(api::check_stops(options));
     if (!has_tokenizer() && !impl_->language->stops(options).empty()) return impl_->language->text.tokenizer.error();
     VKFORMER_TRY(const auto constraint, impl_->language->constraint(options, *impl_->constraints));
     VKFORMER_CHECK(impl_->check_guesses(options));

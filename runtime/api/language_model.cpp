@@ -74,6 +74,11 @@ Result<std::uint32_t> LanguageModel::max_tokens(const GenerateOptions& asked, st
                  .hint = Hint::max_tokens};
 }
 
+Result<void> check_stops(const GenerateOptions& asked) {
+    if (std::ranges::find(asked.stop, std::string()) == asked.stop.end()) return {};
+    return Error{ErrorCode::InvalidArgument, "an empty stop text ends nothing: leave it out"};
+}
+
 const std::vector<std::string>& LanguageModel::stops(const GenerateOptions& asked) const noexcept {
     return asked.stop.empty() ? text.defaults.stop_strings : asked.stop;
 }

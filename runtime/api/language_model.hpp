@@ -55,6 +55,9 @@ Result<LanguageModel> load_language_model(const std::filesystem::path& path, con
 decoding::DecoderSessionOptions session_options(const GeneratorOptions& options, const graph::SampleOptions& sample);
 OpenOptions open_options(const GeneratorOptions& options);
 
+/// Errors: InvalidArgument (a stop text that is empty).
+Result<void> check_stops(const GenerateOptions& asked);
+
 /// What one generation prints: tokens become text, and a stop string ends it.
 struct GenerationText {
     /// A constrained text has its constraint's spelling.

@@ -92,10 +92,22 @@ Result<models::DecoderPass> add_pass(graph::Graph& graph, const models::Decoder&
     return pass;
 }
 
+/// What nobody draws by is as sample() asks for it all the same.
+Result<void> check_shares(const graph::SampleOptions& options) {
+    for (const auto& [name, share] : {std::pair("top_p", options.top_p), std::pair("min_p", options.min_p)})
+        if (!(0 <= share && share <= 1))
+            return Error{ErrorCode::InvalidArgument,
+                         std::string(name) + " is " + std::to_string(share) + ", expected 0 to 1"};
+    return {};
+}
+
 /// A token of each row of logits, drawn where the options draw: from a state of that name, `random`.
 Result<Value> choose(graph::Graph& graph, const DecoderSessionOptions& options, Value logits, const std::string& name,
                      Value& random) {
-    if (options.sample.temperature == 0) return graph::arg_max(graph, logits);
+    if (options.sample.temperature == 0) {
+        VKFORMER_CHECK(check_shares(options.sample));
+        return graph::arg_max(graph, logits);
+    }
     VKFORMER_TRY(random, graph.state(name, DType::i32, {graph.shape(logits)[0], 3}));
     return graph::sample(graph, logits, random, options.sample);
 }

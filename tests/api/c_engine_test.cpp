@@ -379,6 +379,10 @@ TEST_CASE("the C interface's engine has adapters, float16 and guesses as its opt
 TEST_CASE("requests of the C interface's engine are waited for, cancelled and end with it", "[api][c][engine]") {
     vkf_engine_options options = engine_options();
     options.sequences = 1;
+    options.queue = 0;  // which would take no request, ever
+    vkf_engine* refused = nullptr;
+    CHECK(vkf_engine_load(text_model().c_str(), &options, &refused) == VKF_ERROR_INVALID_ARGUMENT);
+    CHECK_THAT(vkf_error_message(), ContainsSubstring("queue"));
     options.queue = 1;
     VkfEngine engine = make_engine(options);
     const auto prompt = engine_tokens(*engine, "the");
@@ -716,6 +720,14 @@ TEST_CASE("what the C interface's engine cannot take is refused, by name", "[api
     sampling.bias_count = 1;
     request.sampling = &sampling;
     check_refused("vkf_sampling::biases is null");
+    request.likeliest = 3;
+    check_refused("vkf_engine_request::likeliest");
+    request.prompt_likeliest = 3;
+    check_refused("vkf_engine_request::prompt_likeliest");
+    const char* nothing[] = {"a", ""};
+    request.stops = nothing;
+    request.stop_count = 2;
+    check_refused("an empty stop text");
     const char* stops[] = {"a", nullptr, "\xe2\x82"};
     request.stops = stops;
     request.stop_count = 2;

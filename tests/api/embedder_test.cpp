@@ -115,6 +115,10 @@ TEST_CASE("embeddings are those of sentence-transformers", "[embedder][golden]")
     EmbedderOptions query = embedder_options(device, precision);
     query.prompt_name = "query";
     Embedder queries = must(Embedder::load(sentence_folder("embedder"), query));
+    query.prompt = "search: ";
+    const auto both = Embedder::load(sentence_folder("embedder"), query);
+    REQUIRE_FALSE(both);
+    CHECK(both.error().code == ErrorCode::InvalidArgument);
     check_rows(must(queries.embed(texts)), golden["query"], bound);
 }
 

@@ -219,6 +219,18 @@ TEST_CASE("rules that a session cannot have are refused", "[api][c][guest][sessi
                ContainsSubstring("token 300"));
     CHECK_THAT(refusal("encoder_decoders/t5_d22_relu", [](auto& info) { info.presence_penalty = 1; }),
                ContainsSubstring("for decoder-only models"));
+    // Where nothing is drawn by them, too.
+    CHECK_THAT(refusal("decoder_text", [](auto& info) { info.top_p = NAN; }), ContainsSubstring("top_p"));
+    CHECK_THAT(refusal("decoder_text", [](auto& info) { info.min_p = -1; }), ContainsSubstring("min_p"));
+
+    const VkfModel model = load_model(*device, (goldens_dir() / "decoder_text").string());
+    const VkfSession session = make_session(*model, small_session(1));
+    for (const std::size_t count : {std::size_t{1} << 60, std::size_t{1} << 62, SIZE_MAX}) {
+        CHECK(vkf_session_begin(session.get(), kPrompt.data(), count, 1) == VKF_ERROR_INVALID_ARGUMENT);
+        CHECK_THAT(vkf_error_message(), ContainsSubstring(std::to_string(count) + " tokens"));
+    }
+    begin(*session, kPrompt, 2);
+    CHECK(run_stepped(*session, 0).size() == 2);
 }
 
 }  // namespace vkformer::tests

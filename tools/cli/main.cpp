@@ -2,6 +2,7 @@
 /// vkformer: transformers on any Vulkan GPU, from the command line.
 #include <algorithm>
 #include <exception>
+#include <iostream>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,11 @@ int run(std::vector<std::string> arguments) {
         if (!arguments.empty()) arguments.pop_back();  // the program
         app.parse(std::move(arguments));
     } catch (const CLI::ParseError& error) {
-        if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+        if (error.get_exit_code() == 0) {  // --help, --version
+            const int code = app.exit(error);
+            if (!std::cout.flush()) return fail("cannot write to standard output");
+            return code;
+        }
         std::string command = "vkformer ";                       // with its subcommands, as far as they were given
         for (auto used = app.get_subcommands(); !used.empty(); used = used[0]->get_subcommands())
             command += used[0]->get_name() + " ";

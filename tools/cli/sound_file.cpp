@@ -88,7 +88,8 @@ Result<std::vector<float>> read_opened(const std::string& name, const File& file
     if (!file) return corrupt(name, std::string("no sound file that libsndfile reads: ") + sf_strerror(nullptr));
     if (info.channels < 1 || info.channels > kMaxChannels || info.samplerate < 1 || info.frames < 0)
         return corrupt(name, "the header says " + std::to_string(info.channels) + " channels at " +
-                                 std::to_string(info.samplerate) + " Hz");
+                                 std::to_string(info.samplerate) + " Hz; there may be up to " +
+                                 std::to_string(kMaxChannels) + " channels");
     const double limit = std::min(kMaxSeconds * info.samplerate, most_frames);
     if (static_cast<double>(info.frames) > limit)
         return Error{

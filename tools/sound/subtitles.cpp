@@ -20,10 +20,17 @@ std::string clock_time(double seconds, char separator) {
 std::string cue_text(const std::string& text) {
     const std::size_t first = text.find_first_not_of(" \t\r\n");
     std::string cue = first == text.npos ? "" : text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
-    for (std::size_t at = 0; (at = cue.find("-->", at)) != cue.npos;) cue.replace(at, 3, "->");
+    for (std::size_t at; (at = cue.find("-->")) != cue.npos;) cue.replace(at, 3, "->");
     for (char& c : cue)
         if (c == '\n' || c == '\r') c = ' ';
     return cue;
+}
+
+/// WebVTT's own signs, spelt: "&lt;" of what would begin a tag.
+std::string escaped(const std::string& text) {
+    std::string result;
+    for (const char c : text) result += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : std::string(1, c);
+    return result;
 }
 
 }  // namespace
@@ -41,7 +48,7 @@ std::string as_vtt(const Transcription& transcription) {
     std::string text = "WEBVTT\n\n";
     for (const SpeechSegment& segment : transcription.segments)
         text += clock_time(segment.start, '.') + " --> " + clock_time(segment.end, '.') + "\n" +
-                cue_text(segment.text) + "\n\n";
+                escaped(cue_text(segment.text)) + "\n\n";
     return text;
 }
 

@@ -148,6 +148,10 @@ void read(const vkf_engine_request& given, GenerationRequest& request, c::Argume
     for (const vkf_adapter_scale& adapter :
          arguments.array(given.adapters, given.adapter_count, "vkf_engine_request::adapters"))
         options.adapters[arguments.text(adapter.name, "vkf_adapter_scale::name")] = adapter.scale;
+    if (given.likeliest > 0 && !given.log_probs)
+        arguments.refuse("vkf_engine_request::likeliest", " is told with log_probs alone");
+    if (given.prompt_likeliest > 0 && !given.prompt_log_probs)
+        arguments.refuse("vkf_engine_request::prompt_likeliest", " is told with prompt_log_probs alone");
     if (given.log_probs) options.log_probs = given.likeliest;
     if (given.prompt_log_probs) request.prompt_log_probs = given.prompt_likeliest;
     request.is_prompt_alone = given.is_prompt_alone != VK_FALSE;

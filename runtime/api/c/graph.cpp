@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "api/c/handles.hpp"
+#include "core/finite.hpp"
 #include "core/block_format.hpp"
 #include "core/try.hpp"
 #include "graph/builders.hpp"
@@ -289,6 +290,10 @@ vkf_result vkf_quantize(vkf_dtype dtype, size_t count, const float* numbers, siz
         } else {
             quantize(format, {numbers, count}, {static_cast<std::byte*>(data), static_cast<std::size_t>(needed)});
         }
+        if (first_not_finite(DType::f32, std::as_bytes(std::span(numbers, count))) ||
+            first_not_finite(format, {static_cast<const std::byte*>(data), static_cast<std::size_t>(needed)}))
+            return Error{ErrorCode::InvalidArgument, "a number is not finite, or too large for " +
+                                                         std::string(to_string(format)) + "'s scales"};
         return {};
     });
 }

@@ -408,9 +408,14 @@ vkf_result vkf_session_begin(vkf_session* session, const int32_t* tokens, size_t
     if (!session || (!tokens && count > 0)) return c::invalid("session and tokens are required");
     return c::guarded([&]() -> Result<void> {
         if (!session->sequence) return evicted();
+        constexpr std::size_t kMostTokens = std::size_t{1} << 28;
+        if (count > kMostTokens)
+            return Error{ErrorCode::InvalidArgument,
+                         "the sequence begins with " + std::to_string(count) + " tokens, which no context holds"};
+        std::vector<std::int32_t> prompt(tokens, tokens + count);
         VKFORMER_CHECK(session->leave_sequence());
         std::vector<float> before = std::exchange(session->begun_adapters, session->adapters);
-        if (auto begun = session->begin({tokens, tokens + count}, max_tokens); !begun) {
+        if (auto begun = session->begin(std::move(prompt), max_tokens); !begun) {
             session->begun_adapters = std::move(before);
             return begun;
         }
