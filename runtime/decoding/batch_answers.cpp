@@ -107,7 +107,10 @@ bool BatchScript::pass_over(const Job& job, const Error& error) {
         drop_checks();
     } else {
         // What programs of guesses hold may be what it lacks. Run in part, one run can be repeated: its keys go to the same places.
-        if (job.part->program && (job.runs > 1 || model_->config().keeps_states())) return false;
+        // Counts of tokens might be counted again.
+        const auto step = std::ranges::find_if(steps_, is_failed);
+        const bool adds_up = model_->config().keeps_states() || (step != steps_.end() && step->first.counts);
+        if (job.part->program && (job.runs > 1 || adds_up)) return false;
         // Then all that other jobs would need.
         const std::uint32_t checked_rows = std::exchange(most_checked_rows_, 0);
         if (drop_checks() == 0) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A libvulkan.so.1 in front of the loader's, for the server's tests: a submission loses its device while there is the file that
-// VKFORMER_TEST_LOSE names, and finds no memory while there is that of VKFORMER_TEST_EXHAUST; the file is removed then. What runs ends
+// A libvulkan.so.1 in front of the loader's, for the server's tests: a submission loses its device where there is the file that
+// VKFORMER_TEST_LOSE names, which is removed then, and finds no memory while there is that of VKFORMER_TEST_EXHAUST. What runs ends
 // before, since software drivers run on in threads of their own.
 // While there is the file that VKFORMER_TEST_REPLACE names, devices are called otherwise: as if another had taken their place.
 #include <dlfcn.h>
@@ -18,7 +18,7 @@ static PFN_vkGetPhysicalDeviceProperties2 next_properties;
 static VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, uint32_t count, const VkSubmitInfo* infos, VkFence fence) {
     const char *lose = getenv("VKFORMER_TEST_LOSE"), *exhaust = getenv("VKFORMER_TEST_EXHAUST");
     const int is_lost = lose && unlink(lose) == 0;
-    if (!is_lost && (!exhaust || unlink(exhaust) != 0)) return next_submit(queue, count, infos, fence);
+    if (!is_lost && (!exhaust || access(exhaust, F_OK) != 0)) return next_submit(queue, count, infos, fence);
     next_wait(queue);
     return is_lost ? VK_ERROR_DEVICE_LOST : VK_ERROR_OUT_OF_DEVICE_MEMORY;
 }

@@ -27,7 +27,7 @@ def has_vulkan() -> bool:
 
 
 class LossyServer(Server):
-    """A server whose device is lost, or has no memory for a submission, when it is told so."""
+    """A server whose device is lost when it is told so, or has no memory for submissions until it is relieved."""
 
     def __init__(self, folder: Path, *arguments: str, models: tuple[str, ...]) -> None:
         loader = ctypes.util.find_library("vulkan")
@@ -60,6 +60,9 @@ class LossyServer(Server):
 
     def exhaust_device(self) -> None:
         self.exhausted.touch()
+
+    def relieve_device(self) -> None:
+        self.exhausted.unlink()
 
     def state(self, model: str) -> str:
         return str(self.get(f"/v1/models/{model}")["state"])
@@ -217,6 +220,7 @@ def test_an_engine_that_fails_otherwise_is_not_ready_and_is_loaded_anew(tmp_path
         hidden = tmp_path / "hidden"
         folder.rename(hidden)  # so that it is not there again at once
         told = told_in_all(lossy, lossy.exhaust_device)
+        lossy.relieve_device()
         assert len(told) == 5 and all("the model failed (out_of_device_memory)" in one for one in told), told
         assert "VK_ERROR_OUT_OF_DEVICE_MEMORY" in lossy.line("failed", model="texts")["what"]
         assert lossy.health() == (503, "failed")
@@ -244,6 +248,7 @@ def test_an_engine_that_fails_is_loaded_on_demand_with_the_next_request(tmp_path
         before = lossy.post("/v1/completions", STORY)["choices"][0]["text"]
         lossy.exhaust_device()
         assert "the model failed" in lossy.refused("/v1/completions", STORY, status=503)
+        lossy.relieve_device()
         assert lossy.post("/v1/completions", STORY)["choices"][0]["text"] == before
         assert lossy.stop() == 0
     finally:
@@ -254,5 +259,6 @@ def test_what_a_call_alone_fails_with_leaves_an_encoder_ready(lossy: LossyServer
     before = lossy.post("/v1/embeddings", {"model": "vectors", "input": "Hi"})
     lossy.exhaust_device()
     assert "not enough memory" in lossy.refused("/v1/embeddings", {"model": "vectors", "input": "Hi"}, status=503)
+    lossy.relieve_device()
     assert lossy.health() == (200, "ok")
     assert lossy.post("/v1/embeddings", {"model": "vectors", "input": "Hi"}) == before
