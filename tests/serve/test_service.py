@@ -212,6 +212,7 @@ def test_an_idle_connection_makes_room_before_one_that_is_read() -> None:
     with socket.create_connection(("127.0.0.1", running.port), timeout=20) as idle:
         idle.sendall(ask)
         assert idle.recv(1000).startswith(b"HTTP/1.1 200")
+        time.sleep(0.5)  # until the server, too, knows that the reply is taken
         with socket.create_connection(("127.0.0.1", running.port), timeout=20) as third:
             third.sendall(ask)
             assert third.recv(1000).startswith(b"HTTP/1.1 200")
