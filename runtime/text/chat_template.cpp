@@ -123,6 +123,7 @@ std::string time_part(char conversion, const std::tm& now) {
         const bool is_one = index >= 0 && static_cast<std::size_t>(index) < names.size();
         return std::string(is_one ? names[static_cast<std::size_t>(index)].substr(0, letters) : "?");
     };
+    const auto padded = [](int number) { return (number < 10 ? " " : "") + std::to_string(number); };
     constexpr std::size_t kShort = 3;
     switch (conversion) {
     case 'a': return named(kDays, now.tm_wday, kShort);
@@ -132,17 +133,37 @@ std::string time_part(char conversion, const std::tm& now) {
     case 'B': return named(kMonths, now.tm_mon, std::string::npos);
     case 'p': return now.tm_hour < 12 ? "AM" : "PM";
     case 'P': return now.tm_hour < 12 ? "am" : "pm";
+    case 'e': return padded(now.tm_mday);
+    case 'k': return padded(now.tm_hour);
+    case 'l': return padded((now.tm_hour + 11) % 12 + 1);
+    case 'u': return std::to_string(now.tm_wday == 0 ? 7 : now.tm_wday);
+    case 'n': return "\n";
+    case 't': return "\t";
     case 'f': return "000000";  // of a second, which nobody tells here
     case 'z':
     case 'Z': return "";  // as of Python's time without a zone
     case '%': return "%";
     default: break;
     }
-    if (std::string_view("CdeDFgGHIjklmMnRsStTuUVwWyY").find(conversion) == std::string_view::npos)
-        return {'%', conversion};
+    if (std::string_view("CdgGHIjmMsSUVwWyY").find(conversion) == std::string_view::npos) return {'%', conversion};
     const std::array<char, 3> format = {'%', conversion, 0};
     std::array<char, 64> buffer{};
     return {buffer.data(), std::strftime(buffer.data(), buffer.size(), format.data(), &now)};
+}
+
+/// What a conversion is made of; nothing: it is made of none. Windows' strftime() does not know half of them.
+std::string_view time_parts(char conversion) {
+    switch (conversion) {
+    case 'c': return "%a %b %e %H:%M:%S %Y";
+    case 'D':
+    case 'x': return "%m/%d/%y";
+    case 'F': return "%Y-%m-%d";
+    case 'R': return "%H:%M";
+    case 'r': return "%I:%M:%S %p";
+    case 'T':
+    case 'X': return "%H:%M:%S";
+    default: return "";
+    }
 }
 
 std::string time_text(std::string_view format, const std::tm& now) {
@@ -158,11 +179,8 @@ std::string time_text(std::string_view format, const std::tm& now) {
         const bool is_bare = format[1] == '-' && format.size() > 2;       // without zeros in front
         const char conversion = format[is_modified || is_bare ? 2 : 1];
         format.remove_prefix(is_modified || is_bare ? 3 : 2);
-        std::string part = conversion == 'c'   ? time_text("%a %b %e %H:%M:%S %Y", now)
-                           : conversion == 'x' ? time_text("%m/%d/%y", now)
-                           : conversion == 'X' ? time_text("%H:%M:%S", now)
-                           : conversion == 'r' ? time_text("%I:%M:%S %p", now)
-                                               : time_part(conversion, now);
+        const std::string_view parts = time_parts(conversion);
+        std::string part = parts.empty() ? time_part(conversion, now) : time_text(parts, now);
         if (is_bare)
             part.erase(0, std::min(part.find_first_not_of("0 "), part.size() - std::min<std::size_t>(1, part.size())));
         text += part;

@@ -137,6 +137,7 @@ TEST_CASE("templates tell the time in English, whatever the application's locale
         CHECK(told("%A %a %B %b %h %p") == "Friday Fri July Jul Jul AM");
         CHECK(told("%c|%x|%X|%r") == "Fri Jul 26 09:05:03 2024|07/26/24|09:05:03|09:05:03 AM");
         CHECK(told("%d %Y-%m-%dT%H:%M:%S %j %y %I") == "26 2024-07-26T09:05:03 208 24 09");
+        CHECK(told("%D|%F|%R|%T|%e|%k|%l|%u") == "07/26/24|2024-07-26|09:05|09:05:03|26| 9| 9|5");
         CHECK(told("%-d %-m %-H %Ey %Od") == "26 7 9 24 26");
         CHECK(told("%f|%z|%Z|%%|%Q|%|100 %") == "000000|||%|%Q|%|100 %");
     }
