@@ -28,7 +28,7 @@ struct EngineOptions {
     std::uint64_t cache_tokens = 0;
     /// Tokens of prompts that are read between two steps at most: so long do running sequences wait for a new one. 16 to 4096.
     std::uint32_t prompt_chunk = 256;
-    /// Requests that wait at most; a further one is refused.
+    /// Requests that wait at most, one at least, since each waits until it is taken; a further one is refused.
     std::uint32_t queue = 1024;
     /// > 0: so many tokens of a sequence at most, 64 at most, are guessed from what its prompt and answer have said before, and a step
     /// checks those of all sequences together, in 64 rows at most: texts are the same, drawn ones too (but for rounding where two tokens

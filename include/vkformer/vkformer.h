@@ -1052,7 +1052,7 @@ typedef struct vkf_engine_options {
      */
     uint64_t cache_tokens;
     uint32_t prompt_chunk; /**< tokens of prompts that are read between two steps at most, 16 to 4096 */
-    uint32_t queue;        /**< requests that wait at most; a further one is not taken */
+    uint32_t queue;        /**< requests that wait at most, 1 or more; a further one is not taken */
     /**
      * > 0: so many tokens of a sequence at most, 64 at most, are guessed from what its prompt and answer have said
      * before, and checked together; texts stay what they are, but for rounding where two tokens tie. 0: none
@@ -1236,7 +1236,7 @@ typedef struct vkf_engine_request {
     const vkf_adapter_scale* adapters; /**< those that count; none: the model alone */
     uint32_t adapter_count;
     VkBool32 log_probs; /**< how likely the model found each token that was generated */
-    uint32_t likeliest; /**< with it so many of the likeliest tokens in its place, 0 to 20 */
+    uint32_t likeliest; /**< with it alone: so many of the likeliest tokens in its place, 0 to 20 */
     /** the same for the prompt's tokens but the first. All of the prompt is then computed, whatever of it is in the cache */
     VkBool32 prompt_log_probs;
     uint32_t prompt_likeliest;

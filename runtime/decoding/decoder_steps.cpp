@@ -7,6 +7,7 @@
 
 #include "core/try.hpp"
 #include "decoding/token_rules.hpp"
+#include "graph/share.hpp"
 
 namespace vkformer::decoding {
 namespace {
@@ -95,9 +96,8 @@ Result<models::DecoderPass> add_pass(graph::Graph& graph, const models::Decoder&
 /// What nobody draws by is as sample() asks for it all the same.
 Result<void> check_shares(const graph::SampleOptions& options) {
     for (const auto& [name, share] : {std::pair("top_p", options.top_p), std::pair("min_p", options.min_p)})
-        if (!(0 <= share && share <= 1))
-            return Error{ErrorCode::InvalidArgument,
-                         std::string(name) + " is " + std::to_string(share) + ", expected 0 to 1"};
+        if (std::string wrong = graph::wrong_share(name, share); !wrong.empty())
+            return Error{ErrorCode::InvalidArgument, std::move(wrong)};
     return {};
 }
 

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include "graph/builders.hpp"
 #include "graph/builders/check.hpp"
+#include "graph/share.hpp"
 
 namespace vkformer::graph {
 namespace {
 
 Result<void> check_share(const OperandCheck& check, std::string_view name, float share) {
-    if (0 <= share && share <= 1) return {};
-    return check.error(ErrorCode::InvalidArgument,
-                       std::string(name) + " is " + std::to_string(share) + ", expected 0 to 1");
+    if (std::string wrong = wrong_share(name, share); !wrong.empty())
+        return check.error(ErrorCode::InvalidArgument, std::move(wrong));
+    return {};
 }
 
 Result<void> check_options(const OperandCheck& check, const SampleOptions& options, std::uint64_t vocab) {
