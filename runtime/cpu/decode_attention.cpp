@@ -21,22 +21,26 @@ KeyRange keys_of_split(KeyRange seen, std::size_t split, std::size_t splits) {
 }
 
 // y[row, v] = Σ_split exp(m_split − m) · sums[split, v] / (Σ_split exp(m_split − m) · sum[split] + exp(sink − m)), with m = max m_split, the
-// last term where the head has a sink; zeros where no split has a seen key. parts: [splits, value_dim + 2] of the row, y: [value_dim].
+// last term where the head has a sink, of splits that have keys; zeros where none has a seen key. parts: [splits, value_dim + 2] of the
+// row, y: [value_dim].
 template <std::floating_point T>
-void combine_splits(std::span<const T> parts, std::size_t splits, const Mask<T>& mask, std::size_t head,
+void combine_splits(std::span<const T> parts, KeyRange seen, std::size_t splits, const Mask<T>& mask, std::size_t head,
                     std::span<T> y) {
     const std::size_t width = y.size() + 2;
+    const auto for_each_used = [&](auto&& visit) {
+        for (std::size_t split = 0; split < splits; ++split)
+            if (const KeyRange keys = keys_of_split(seen, split, splits); keys.first < keys.last)
+                visit(parts.subspan(split * width, width));
+    };
     std::ranges::fill(y, T{0});
-    T max = -std::numeric_limits<T>::infinity();
-    for (std::size_t split = 0; split < splits; ++split) max = std::max(max, parts[split * width + y.size()]);
-    T sum = 0;
-    for (std::size_t split = 0; split < splits; ++split) {
-        const std::span<const T> part = parts.subspan(split * width, width);
-        if (part[y.size() + 1] == 0) continue;  // no seen key
+    T max = -std::numeric_limits<T>::infinity(), sum = 0;
+    for_each_used([&](std::span<const T> part) { max = std::max(max, part[y.size()]); });
+    for_each_used([&](std::span<const T> part) {
+        if (part[y.size() + 1] == 0) return;  // no seen key
         const T scale = std::exp(part[y.size()] - max);
         sum += scale * part[y.size() + 1];
         for (std::size_t v = 0; v < y.size(); ++v) y[v] += scale * part[v];
-    }
+    });
     if (sum == 0) return;
     sum += mask.sink_weight(head, max);
     for (T& value : y) value /= sum;
@@ -75,32 +79,52 @@ void attend_to(const AttentionOperands<T>& o, std::size_t b, HeadRange heads, Ke
                    });
 }
 
-// The seen keys are shared out to splits, each of which leaves its part of `partial`: what attend_to gives, and zeros with m = −∞ where it
-// has no key. The splits then give y: [batch, 1, heads, value_dim]. Heads that read one key/value head go together.
+// The seen keys are shared out to splits, each of which leaves its part of `partial`: what attend_to gives; a split without keys leaves it
+// as it is. The splits then give y: [batch, 1, heads, value_dim]. Heads that read one key/value head go together.
 // partial: scratch, [batch · heads, splits · (value_dim + 2) + 1]. Dao et al. 2023, "Flash-Decoding for long-context inference".
 template <std::floating_point T>
 void decode_attention(const AttentionOperands<T>& o, std::size_t splits, std::span<T> partial, std::span<T> y) {
     const AttentionDims& dims = o.dims;
     const std::size_t width = dims.value_dim + 2, pitch = splits * width + 1, group = dims.heads / dims.kv_heads;
-    const auto attend = [&](std::size_t first, std::size_t last, std::size_t) {
-        for (std::size_t n = first; n < last; ++n) {
-            const std::size_t split = n % splits, kv_head = n / splits % dims.kv_heads, b = n / splits / dims.kv_heads;
-            const HeadRange heads{kv_head * group, group};
-            const std::span<T> parts = partial.subspan((b * dims.heads + heads.first) * pitch + split * width);
-            for (std::size_t h = 0; h < group; ++h) {
-                std::ranges::fill(parts.subspan(h * pitch, width), T{0});
-                parts[h * pitch + dims.value_dim] = -std::numeric_limits<T>::infinity();
-            }
-            const KeyRange keys = keys_of_split(o.mask.seen_keys(b, 0, dims.key_len), split, splits);
-            if (keys.first < keys.last) attend_to(o, b, heads, keys, parts, pitch);
+    const auto attend = [&](std::size_t b, std::size_t kv_head, KeyRange seen, std::size_t split) {
+        const KeyRange keys = keys_of_split(seen, split, splits);
+        if (keys.first == keys.last) return;
+        const HeadRange heads{kv_head * group, group};
+        const std::span<T> parts = partial.subspan((b * dims.heads + heads.first) * pitch + split * width);
+        for (std::size_t h = 0; h < group; ++h) std::ranges::fill(parts.subspan(h * pitch, dims.value_dim), T{0});
+        attend_to(o, b, heads, keys, parts, pitch);
+    };
+    const auto combine = [&](std::size_t b, std::size_t kv_head, KeyRange seen) {
+        for (std::size_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+            const std::size_t row = b * dims.heads + head;
+            combine_splits<T>(partial.subspan(row * pitch, splits * width), seen, splits, o.mask, head,
+                              y.subspan(row * dims.value_dim, dims.value_dim));
         }
     };
-    const std::size_t seen = o.mask.seen_keys(0, 0, dims.key_len).last;
-    over_threads<T>(dims.batch * dims.kv_heads * splits, group * seen * (dims.head_dim + dims.value_dim) / splits,
-                    attend);
-    for (std::size_t row = 0; row < dims.batch * dims.heads; ++row)
-        combine_splits<T>(partial.subspan(row * pitch, splits * width), splits, o.mask, row % dims.heads,
-                          y.subspan(row * dims.value_dim, dims.value_dim));
+    const auto seen_keys = [&](std::size_t b) { return o.mask.seen_keys(b, 0, dims.key_len); };
+    const std::size_t items = dims.batch * dims.kv_heads;
+    const std::size_t products = group * seen_keys(0).last * (dims.head_dim + dims.value_dim);
+    // Many are work for all threads without their splits, whose sums are then combined where they were made.
+    const bool is_whole = items >= 4 * parallel_threads();
+    if (!is_whole)
+        over_threads<T>(items * splits, products / splits, [&](std::size_t first, std::size_t last, std::size_t) {
+            for (std::size_t n = first; n < last; ++n) {
+                const std::size_t item = n / splits, b = item / dims.kv_heads;
+                attend(b, item % dims.kv_heads, seen_keys(b), n % splits);
+            }
+        });
+    const auto end = [&](std::size_t first, std::size_t last, std::size_t) {
+        for (std::size_t item = first; item < last; ++item) {
+            const std::size_t b = item / dims.kv_heads, kv_head = item % dims.kv_heads;
+            const KeyRange seen = seen_keys(b);
+            for (std::size_t split = 0; is_whole && split < splits; ++split) attend(b, kv_head, seen, split);
+            combine(b, kv_head, seen);
+        }
+    };
+    if (is_whole)
+        over_threads<T>(items, products, end);
+    else
+        end(0, items, 0);
 }
 
 }  // namespace

@@ -31,8 +31,8 @@ void execute(const graph::SplitQkv& op, const Operands<T>& operands) {
 
     const bool rounds = operands.rounds_to_bfloats(op.key_cache);
 
-    std::vector<T> normed(query_gain.empty() ? 0 : d);
-    const auto place = [&](std::span<const T> x, std::span<const T> gain, std::int64_t position, std::span<T> y) {
+    const auto place = [&](std::span<const T> x, std::span<const T> gain, std::int64_t position, std::span<T> y,
+                           std::span<T> normed) {
         if (!gain.empty()) {
             rms_norm<T>(x, gain, static_cast<T>(op.norm_gain_offset), static_cast<T>(op.norm_eps), normed);
             x = normed;
@@ -44,19 +44,26 @@ void execute(const graph::SplitQkv& op, const Operands<T>& operands) {
         else
             rope_head<T>(x, row_of(table, static_cast<std::size_t>(position), rotary_dim), op.pairing, y);
     };
-    for (std::size_t token = 0; token < operands.dim(op.qkv, 0) * len; ++token) {
-        const std::size_t batch = token / len;
-        const std::int64_t start = starts.empty() ? 0 : starts[batch];
-        const std::int64_t position = start + static_cast<std::int64_t>(token % len);
-        const auto head = [&](std::size_t index) { return row_of(qkv, token * (heads + 2 * kv_heads) + index, d); };
+    const std::size_t tokens = operands.dim(op.qkv, 0) * len;
+    const auto position_of = [&](std::size_t token) {
+        const std::int64_t start = starts.empty() ? 0 : starts[token / len];
+        return start + static_cast<std::int64_t>(token % len);
+    };
+    const auto head_of = [&](std::size_t token, std::size_t head) {
+        return row_of(qkv, token * (heads + 2 * kv_heads) + head, d);
+    };
+    const auto place_query = [&](std::size_t token, std::span<T> normed) {
         for (std::size_t h = 0; h < heads; ++h)
-            place(head(h), query_gain, position, row_of(query, token * heads + h, d));
-        const auto row = places.row_of(batch, position);
-        if (!row) continue;
-        for (std::size_t h = 0; h < kv_heads; ++h) {
+            place(head_of(token, h), query_gain, position_of(token), row_of(query, token * heads + h, d), normed);
+    };
+    const auto cache_head = [&](std::size_t h, std::span<T> normed) {
+        for (std::size_t token = 0; token < tokens; ++token) {
+            const std::int64_t position = position_of(token);
+            const auto row = places.row_of(token / len, position);
+            if (!row) continue;
             const std::span<T> key = row_of(key_cache, *row * kv_heads + h, d);
-            place(head(heads + h), key_gain, position, key);
-            const std::span<const T> value = head(heads + kv_heads + h);
+            place(head_of(token, heads + h), key_gain, position, key, normed);
+            const std::span<const T> value = head_of(token, heads + kv_heads + h);
             const std::span<T> stored = row_of(value_cache, *row * kv_heads + h, d);
             if (op.norms_values)
                 rms_norm<T>(value, {}, 0, static_cast<T>(op.norm_eps), stored);
@@ -64,7 +71,18 @@ void execute(const graph::SplitQkv& op, const Operands<T>& operands) {
                 std::ranges::copy(value, stored.begin());
             if (rounds) round_to_bfloats<T>(key), round_to_bfloats<T>(stored);
         }
-    }
+    };
+    // Queries by tokens; caches by heads, for tokens of several sequences may lie at one place, of which the last remains.
+    const auto run = [&](std::size_t first, std::size_t last, std::size_t) {
+        std::vector<T> normed(query_gain.empty() && key_gain.empty() ? 0 : d);
+        for (std::size_t i = first; i < last; ++i)
+            if (i < kv_heads)
+                cache_head(i, normed);
+            else
+                place_query(i - kv_heads, normed);
+    };
+    const std::size_t products = 8 * tokens * (heads + 2 * kv_heads) * d;
+    parallel_for(kv_heads + tokens, slice_of(kv_heads + tokens, products / (kv_heads + tokens)), run);
 }
 template void execute(const graph::SplitQkv&, const Operands<float>&);
 template void execute(const graph::SplitQkv&, const Operands<double>&);
