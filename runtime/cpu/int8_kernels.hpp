@@ -18,7 +18,7 @@ namespace vkformer::cpu {
 /// Elements that share a d.
 inline constexpr std::size_t kInt8Group = 32;
 /// The most rows that a QuantizedRows has.
-inline constexpr std::size_t kMostDotRows = 2;
+inline constexpr std::size_t kMostDotRows = 8;
 
 /// What `add_dots` reads: rows of x one after the other.
 struct QuantizedRows {

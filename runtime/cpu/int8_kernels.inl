@@ -19,6 +19,12 @@ inline void add_to_row(Floats sums, std::size_t columns, float* y) {
     add_some(numbers, columns, y);
 }
 
+/// The lower or the upper nibbles of the bytes in words, as bytes.
+template <class Words>
+inline Words nibbles_of(Words words, std::size_t half) {
+    return words >> static_cast<std::uint32_t>(4 * half) & 0x0F0F0F0Fu;
+}
+
 #ifdef VKFORMER_HAS_NEON
 #include "cpu/int8_neon.inl"
 #else
@@ -64,11 +70,10 @@ struct Nibbles {
         if constexpr (format.has_table) quants = table_bytes(quants, kTable);
         return quants;
     }
-    /// What groups g and g + 1 have: the lower nibbles, which are the first 16 of each, or the upper ones.
-    static Ints pair(const std::byte* block, std::size_t g, std::size_t half) {
+    /// The bytes of groups g and g + 1: their lower nibbles are the first 16 of each, the upper ones the second.
+    static Ints pair(const std::byte* block, std::size_t g) {
         block += g * kBytes + format.nibbles();
-        return (Ints)((Words)two_of_sixteen(block, block + kBytes) >> static_cast<std::uint32_t>(4 * half) &
-                      0x0F0F0F0Fu);
+        return two_of_sixteen(block, block + kBytes);
     }
     template <std::size_t count>
     static void scales(const std::byte* block, Floats* d, Floats& minimum) {
@@ -188,6 +193,45 @@ struct Q6_K {
 template <class Format>
 constexpr std::size_t kBytesOfEight = Format::kOneGroup ? kGroups* Format::kBytes : Format::kBytes;
 
+#ifndef VKFORMER_HAS_AVX512_VNNI
+/// The weights of `count` groups as dot products read them.
+template <class Format, std::size_t count>
+struct DotWeights {
+    static constexpr bool kPairs = Format::kPairs && count > 1;
+    Ints quants[count];
+
+    explicit DotWeights(const std::byte* block) {
+#pragma GCC unroll 8
+        for (std::size_t g = 0; g < count; ++g)
+            if constexpr (kPairs)
+                quants[g] = (Ints)nibbles_of((Words)Format::pair(block, g / 2 * 2), g % 2);
+            else if constexpr (Format::kHalves == 2)
+                quants[g] = minus_in_bytes<Format::kOffset>(Format::quants(block, g));
+            else
+                quants[g] = Format::quants(block, g);
+    }
+
+    /// `sum` and their products with a row of x, whose quants are of_x. scales: of `count` groups, of their first halves and their second.
+    DotFloats add(DotFloats sum, const std::int8_t* of_x, const Floats* scales) const {
+        float numbers[Format::kHalves][kGroups];
+        for (std::size_t h = 0; h < Format::kHalves; ++h) store(numbers[h], scales[h]);
+        DotFloats sums[2] = {sum, DotFloats{}};  // one need not wait for the other
+        if constexpr (kPairs) {
+#pragma GCC unroll 4
+            for (std::size_t g = 0; g < count; g += 2)
+                add_pair(sums[g / 2 % 2], quants[g], quants[g + 1], of_x + g * kGroup, &numbers[0][g]);
+        } else {
+#pragma GCC unroll 8
+            for (std::size_t g = 0; g < count; ++g)
+                add_group<Format::kHalves, Format::kSigned || Format::kHalves == 2>(
+                    sums[g % 2], quants[g], load<Ints>(of_x + g * kGroup), &numbers[0][g],
+                    &numbers[Format::kHalves - 1][g]);
+        }
+        return sums[0] + sums[1];
+    }
+};
+#endif
+
 // ---- activations ---------------------------------------------------------------------------------------------------------------
 
 template <bool pairs>
@@ -197,21 +241,19 @@ void quantize(const float* x, std::size_t groups, std::int8_t* quants, float* sc
         scales[g] = group.scale;
         totals[g] = group.scale * static_cast<float>(group.sums[0] + group.sums[1]);
     }
-    if constexpr (pairs)
-        for (std::size_t g = 0; g + 2 <= groups; g += 2) exchange_halves(quants + g * kGroup);
+    if constexpr (pairs) {
+        std::size_t g = 0;
+        for (; g + kGroups <= groups; g += kGroups) exchange_eight(quants + g * kGroup);
+        for (; g + 2 <= groups; g += 2) exchange_halves(quants + g * kGroup);
+    }
 }
 
 // ---- few rows of x: dot products with the bytes of the file --------------------------------------------------------------------
 
-template <class Format, std::size_t rows>
+/// What a row of x has of a weight row so far.
 struct DotSums {
-    DotFloats products[rows][2];  // two: a sum need not wait for the one before
-    Floats minimums[rows];
-
-    DotSums() {
-        clear(products);
-        clear(minimums);
-    }
+    DotFloats products;
+    Floats minimums;
 };
 
 /// The first `count` lanes, eight, two or one; the others are zeros.
@@ -223,87 +265,56 @@ inline Floats some_floats(const float* from) {
         return first_lanes(from[0], count == 2 ? from[1] : 0);
 }
 
-/// `count` groups from `first_group` on: eight, two or one.
-template <class Format, std::size_t rows, std::size_t count>
-inline void add_groups(const std::byte* block, const QuantizedRows& x, std::size_t first_group,
-                       DotSums<Format, rows>& sums) {
+/// `count` groups from `first_group` on, eight, two or one, whose weights are unpacked once for all rows of x.
+template <class Format, std::size_t count>
+inline void add_groups(const std::byte* block, const QuantizedRows& x, std::size_t first_group, DotSums* sums) {
     if constexpr (count == kGroups) prefetch<kBytesOfEight<Format>>(block);
     Floats d[Format::kHalves], minimum = {};
     Format::template scales<count>(block, d, minimum);
-    float scales[rows][Format::kHalves][count];
-    for (std::size_t r = 0; r < rows; ++r) {
+    const DotWeights<Format, count> weights(block);
+#pragma GCC unroll 1
+    for (std::size_t r = 0; r < x.rows; ++r) {
         const std::size_t at = r * x.groups + first_group;
         const Floats of_x = some_floats<count>(x.scales + at);
-        for (std::size_t h = 0; h < Format::kHalves; ++h) {
-            const Floats product = d[h] * of_x;
-            __builtin_memcpy(scales[r][h], &product, sizeof scales[r][h]);
-        }
+        Floats scales[Format::kHalves];
+        for (std::size_t h = 0; h < Format::kHalves; ++h) scales[h] = d[h] * of_x;
         if constexpr (!Format::kSigned && Format::kHalves == 1)
-            sums.minimums[r] += minimum * some_floats<count>(x.totals + at);
-    }
-    if constexpr (Format::kPairs && count > 1) {
-#pragma GCC unroll 8
-        for (std::size_t g = 0; g < count; g += 2) {
-            const Ints first = Format::pair(block, g, 0), second = Format::pair(block, g, 1);
-#pragma GCC unroll 4
-            for (std::size_t r = 0; r < rows; ++r) {
-                const std::int8_t* const of_x = x.quants + (r * x.groups + first_group + g) * kGroup;
-                add_pair(sums.products[r][g / 2 % 2], first, second, of_x, &scales[r][0][g]);
-            }
-        }
-        return;
-    }
-#pragma GCC unroll 8
-    for (std::size_t g = 0; g < count; ++g) {
-        Ints quants = Format::quants(block, g);
-        if constexpr (Format::kHalves == 2) quants = minus_in_bytes<Format::kOffset>(quants);
-#pragma GCC unroll 4
-        for (std::size_t r = 0; r < rows; ++r) {
-            const Ints of_x = load<Ints>(x.quants + (r * x.groups + first_group + g) * kGroup);
-            add_group<Format::kHalves, Format::kSigned || Format::kHalves == 2>(
-                sums.products[r][g % 2], quants, of_x, &scales[r][0][g], &scales[r][Format::kHalves - 1][g]);
-        }
+            sums[r].minimums += minimum * some_floats<count>(x.totals + at);
+        sums[r].products = weights.add(sums[r].products, x.quants + at * kGroup, scales);
     }
 }
 
 /// A weight row times all rows of x: lanes[r][column], which are still to be added up.
-template <class Format, std::size_t rows>
+template <class Format>
 inline void dot_row(const std::byte* weight_row, const QuantizedRows& x, std::size_t column,
-                    DotFloats (&lanes)[rows][kDotColumns]) {
-    DotSums<Format, rows> sums;
+                    DotLanes (*lanes)[kDotColumns]) {
+    DotSums sums[kMostDotRows];
+    for (std::size_t r = 0; r < x.rows; ++r) sums[r].products = DotFloats{}, sums[r].minimums = Floats{};
     std::size_t g = 0;
     for (; g + kGroups <= x.groups; g += kGroups, weight_row += kBytesOfEight<Format>)
-        add_groups<Format, rows, kGroups>(weight_row, x, g, sums);
+        add_groups<Format, kGroups>(weight_row, x, g, sums);
     if constexpr (Format::kOneGroup) {
         if constexpr (Format::kPairs)
             for (; g + 2 <= x.groups; g += 2, weight_row += 2 * Format::kBytes)
-                add_groups<Format, rows, 2>(weight_row, x, g, sums);
-        for (; g < x.groups; ++g, weight_row += Format::kBytes) add_groups<Format, rows, 1>(weight_row, x, g, sums);
+                add_groups<Format, 2>(weight_row, x, g, sums);
+        for (; g < x.groups; ++g, weight_row += Format::kBytes) add_groups<Format, 1>(weight_row, x, g, sums);
     }
-    for (std::size_t r = 0; r < rows; ++r)
-        lanes[r][column] = dot_lanes(sums.products[r][0] + sums.products[r][1], sums.minimums[r]);
+    for (std::size_t r = 0; r < x.rows; ++r) lanes[r][column] = dot_lanes(sums[r].products, sums[r].minimums);
 }
 
 /// The lanes of some weight rows are added up together: those of one would wait for each other.
-template <class Format, std::size_t rows>
-void add_row_dots(const std::byte* weight, std::size_t row_bytes, std::size_t columns, const QuantizedRows& x, float* y,
-                  std::size_t stride) {
-    for (std::size_t first = 0; first < columns; first += kDotColumns) {
-        const std::size_t some = columns - first < kDotColumns ? columns - first : kDotColumns;
-        DotFloats lanes[rows][kDotColumns];
-        if (some < kDotColumns) clear(lanes);
-#pragma GCC unroll 1
-        for (std::size_t c = 0; c < some; ++c) dot_row<Format, rows>(weight + (first + c) * row_bytes, x, c, lanes);
-#pragma GCC unroll 1
-        for (std::size_t r = 0; r < rows; ++r) add_to_row(sums_of(lanes[r]), some, y + r * stride + first);
-    }
-}
-
 template <class Format>
 void add_dots(const std::byte* weight, std::size_t row_bytes, std::size_t columns, const QuantizedRows& x, float* y,
               std::size_t stride) {
-    if (x.rows == 1) return add_row_dots<Format, 1>(weight, row_bytes, columns, x, y, stride);
-    add_row_dots<Format, 2>(weight, row_bytes, columns, x, y, stride);
+    for (std::size_t first = 0; first < columns; first += kDotColumns) {
+        const std::size_t some = columns - first < kDotColumns ? columns - first : kDotColumns;
+        DotLanes lanes[kMostDotRows][kDotColumns];
+        if (some < kDotColumns) clear(lanes);
+#pragma GCC unroll 1
+        for (std::size_t c = 0; c < some; ++c) dot_row<Format>(weight + (first + c) * row_bytes, x, c, lanes);
+#pragma GCC unroll 1
+        for (std::size_t r = 0; r < x.rows; ++r) add_to_row(sums_of(lanes[r]), some, y + r * stride + first);
+    }
 }
 
 // ---- more rows: tiles of x and panels of weights, a group at a time ------------------------------------------------------------

@@ -108,8 +108,10 @@ inline QuantizedGroup quantize_group(const float* x, std::int8_t* quants) {
 constexpr bool kHasPairs = false;
 constexpr std::size_t kDotRows = 2, kLeftOverRows = 0;
 using DotFloats = FourFloats;
+using DotLanes = FourFloats;
 inline Ints two_of_sixteen(const std::byte*, const std::byte*) { return Ints{}; }
 inline void exchange_halves(std::int8_t*) {}
+inline void exchange_eight(std::int8_t*) {}
 inline void add_pair(DotFloats&, Ints, Ints, const std::int8_t*, const float*) {}
 
 inline FourFloats as_numbers(FourInts integers) { return __builtin_convertvector(integers, FourFloats); }

@@ -48,10 +48,15 @@ constexpr std::size_t kTileRows = 16, kSmallTileRows = 8;
 #else
 constexpr std::size_t kTileRows = 8, kSmallTileRows = 8;
 #endif
-#if defined(VKFORMER_HAS_AVX512_VNNI) || defined(VKFORMER_HAS_AVX_VNNI)
-constexpr std::size_t kDotRows = 2, kLeftOverRows = 0;
+#ifdef VKFORMER_HAS_AVX_VNNI
+constexpr std::size_t kDotRows = 3;
 #else
-constexpr std::size_t kDotRows = 4, kLeftOverRows = 2;
+constexpr std::size_t kDotRows = 6;
+#endif
+#if defined(VKFORMER_HAS_AVX512_VNNI) || defined(VKFORMER_HAS_AVX_VNNI)
+constexpr std::size_t kLeftOverRows = 0;
+#else
+constexpr std::size_t kLeftOverRows = 2;
 #endif
 constexpr std::size_t kPanelColumns = 8;
 
@@ -149,7 +154,7 @@ inline Ints minus_in_bytes(Ints bytes) {
 // ---- few rows of x -------------------------------------------------------------------------------------------------------------
 
 constexpr bool kHasPairs = true;
-using DotFloats = Floats;
+using DotLanes = Floats;
 
 /// Sixteen bytes of each.
 inline Ints two_of_sixteen(const std::byte* first, const std::byte* second) {
@@ -162,6 +167,119 @@ inline void exchange_halves(std::int8_t* quants) {
     const __m256i halves[] = {_mm256_permute2x128_si256(first, second, 0x20),
                               _mm256_permute2x128_si256(first, second, 0x31)};
     __builtin_memcpy(quants, halves, sizeof halves);
+}
+
+#ifdef VKFORMER_HAS_AVX512_VNNI
+using DotFloats = Lanes<16>::Numbers;
+using DotInts = Lanes<16>::Integers;
+using DotWords = std::uint32_t __attribute__((vector_size(64)));
+
+inline DotInts two_vectors(Ints first, Ints second) {
+    return __builtin_shufflevector(first, second, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+}
+
+/// Eight groups: the first halves of four, then their second halves, and the same of the other four.
+inline void exchange_eight(std::int8_t* quants) {
+    for (std::size_t g = 0; g < 8; g += 4) {
+        std::int8_t* const four = quants + g * kGroup;
+        const auto a = load<__m512i>(four), b = load<__m512i>(four + 2 * kGroup);
+        const __m512i halves[] = {__builtin_shufflevector(a, b, 0, 1, 4, 5, 8, 9, 12, 13),
+                                  __builtin_shufflevector(a, b, 2, 3, 6, 7, 10, 11, 14, 15)};
+        __builtin_memcpy(four, halves, sizeof halves);
+    }
+}
+
+/// Of eight scales those that belong to the sixteen lanes: `count` from `first` on by turns, each for `width` neighbours.
+template <int first, int width, int count>
+inline DotFloats spread_scales(Floats scales) {
+    constexpr auto at = [](int lane) { return first + lane / width % count; };
+    return __builtin_shufflevector(scales, scales, at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7), at(8), at(9),
+                                   at(10), at(11), at(12), at(13), at(14), at(15));
+}
+/// The same of groups `first` and first + 1, whose halves have scales of their own.
+template <int first>
+inline DotFloats spread_halves(Floats of_first, Floats of_second) {
+    constexpr int a = first, b = first + 1, c = 8 + a, d = 8 + b;
+    return __builtin_shufflevector(of_first, of_second, a, a, a, a, c, c, c, c, b, b, b, b, d, d, d, d);
+}
+
+/// The weights of `count` groups as dot products read them.
+template <class Format, std::size_t count>
+struct DotWeights {
+    static constexpr bool kPairs = Format::kPairs && count > 1, kHasSigns = Format::kSigned || Format::kHalves == 2;
+    static constexpr std::size_t kVectors = (count + 1) / 2;
+    DotInts quants[kVectors];      // of pairs: the first halves of four groups, then their second; else two groups
+    __mmask64 negative[kVectors];  // where they have signs, which the quants have not
+
+    explicit DotWeights(const std::byte* block) {
+#pragma GCC unroll 4
+        for (std::size_t i = 0; i < kVectors; ++i) {
+            if constexpr (kPairs && count == 8)
+                quants[i] =
+                    half_of(two_vectors(Format::pair(block, i / 2 * 4), Format::pair(block, i / 2 * 4 + 2)), i % 2);
+            else if constexpr (kPairs)
+                quants[i] = two_vectors(half_of(Format::pair(block, 0), 0), half_of(Format::pair(block, 0), 1));
+            else
+                quants[i] = two_vectors(one(block, 2 * i), count == 1 ? Ints{} : one(block, 2 * i + 1));
+            if constexpr (kHasSigns) {
+                negative[i] = _mm512_movepi8_mask((__m512i)quants[i]);
+                quants[i] = (DotInts)_mm512_maskz_abs_epi8(~__mmask64{0}, (__m512i)quants[i]);
+            }
+        }
+    }
+
+    /// `sum` and their products with a row of x, whose quants are of_x. scales: of `count` groups, of their first halves and their second.
+    DotFloats add(DotFloats sum, const std::int8_t* of_x, const Floats* scales) const {
+        if constexpr (kPairs && count == 8) {
+            sum += as_floats(times(1, times(0, DotInts{}, of_x), of_x)) * spread_scales<0, 4, 4>(scales[0]);
+            return sum + as_floats(times(3, times(2, DotInts{}, of_x), of_x)) * spread_scales<4, 4, 4>(scales[0]);
+        } else if constexpr (kPairs) {
+            return sum + as_floats(times(0, DotInts{}, of_x)) * spread_scales<0, 4, 2>(scales[0]);
+        } else if constexpr (count == 1) {
+            return sum + as_floats(times(0, DotInts{}, of_x)) * spread_scales<0, 16, 1>(scales[0]);
+        } else {
+            sum += as_floats(times(0, DotInts{}, of_x)) * scale_of<0>(scales);
+            sum += as_floats(times(1, DotInts{}, of_x)) * scale_of<2>(scales);
+            sum += as_floats(times(2, DotInts{}, of_x)) * scale_of<4>(scales);
+            return sum + as_floats(times(3, DotInts{}, of_x)) * scale_of<6>(scales);
+        }
+    }
+
+private:
+    static DotInts half_of(DotInts bytes, std::size_t half) { return (DotInts)nibbles_of((DotWords)bytes, half); }
+    static Ints half_of(Ints bytes, std::size_t half) { return (Ints)nibbles_of((Words)bytes, half); }
+    static Ints one(const std::byte* block, std::size_t g) {
+        const Ints made = Format::quants(block, g);
+        return Format::kHalves == 2 ? minus_in_bytes<Format::kOffset>(made) : made;
+    }
+    static DotFloats as_floats(DotInts products) { return __builtin_convertvector(products, DotFloats); }
+    template <int first>
+    static DotFloats scale_of(const Floats* scales) {
+        if constexpr (Format::kHalves == 2) return spread_halves<first>(scales[0], scales[1]);
+        return spread_scales<first, 8, 2>(scales[0]);
+    }
+    /// sums += vector i times its part of a row of x.
+    DotInts times(std::size_t i, DotInts sums, const std::int8_t* of_x) const {
+        DotInts x;
+        if constexpr (count == 1)
+            x = two_vectors(load<Ints>(of_x), Ints{});
+        else
+            x = load<DotInts>(of_x + i * sizeof(DotInts));
+        if constexpr (kHasSigns)
+            x = (DotInts)_mm512_mask_sub_epi8((__m512i)x, negative[i], _mm512_setzero_si512(), (__m512i)x);
+        return Lanes<16>::add(sums, quants[i], x);
+    }
+};
+
+inline DotLanes dot_lanes(DotFloats products, Floats minimums) {
+    return __builtin_shufflevector(products, products, 0, 1, 2, 3, 4, 5, 6, 7) +
+           __builtin_shufflevector(products, products, 8, 9, 10, 11, 12, 13, 14, 15) - minimums;
+}
+#else
+using DotFloats = Floats;
+
+inline void exchange_eight(std::int8_t* quants) {
+    for (std::size_t g = 0; g < 8; g += 2) exchange_halves(quants + g * kGroup);
 }
 
 /// The first over lanes 0 … 3, the second over lanes 4 … 7.
@@ -178,7 +296,7 @@ inline void add_group(DotFloats& sum, Ints quants, Ints of_x, const float* scale
 
 /// The same of two groups, of which `first` and of_x have the first halves; their scales are neighbours.
 inline void add_pair(DotFloats& sum, Ints first, Ints second, const std::int8_t* of_x, const float* scales) {
-#if defined(VKFORMER_HAS_AVX512_VNNI) || defined(VKFORMER_HAS_AVX_VNNI)
+#ifdef VKFORMER_HAS_AVX_VNNI
     const Ints products =
         add_products(add_products(Ints{}, first, load<Ints>(of_x)), second, load<Ints>(of_x + kGroup));
 #else
@@ -190,16 +308,17 @@ inline void add_pair(DotFloats& sum, Ints first, Ints second, const std::int8_t*
     sum += as_numbers(products) * two_scales(&scales[0], &scales[1]);
 }
 
-inline DotFloats dot_lanes(DotFloats products, Floats minimums) { return products - minimums; }
+inline DotLanes dot_lanes(DotFloats products, Floats minimums) { return products - minimums; }
+#endif
 
 /// Of each half of four vectors the sums.
-inline __m256 sums_of_four(const DotFloats* lanes) {
+inline __m256 sums_of_four(const DotLanes* lanes) {
     return _mm256_hadd_ps(_mm256_hadd_ps((__m256)lanes[0], (__m256)lanes[1]),
                           _mm256_hadd_ps((__m256)lanes[2], (__m256)lanes[3]));
 }
 
 /// A lane for the sum of each.
-inline Floats sums_of(const DotFloats (&lanes)[kDotColumns]) {
+inline Floats sums_of(const DotLanes (&lanes)[kDotColumns]) {
     const __m256 first = sums_of_four(lanes), second = sums_of_four(lanes + 4);
     return (Floats)_mm256_permute2f128_ps(first, second, 0x20) + (Floats)_mm256_permute2f128_ps(first, second, 0x31);
 }

@@ -146,12 +146,16 @@ private:
     }
 
     void quantize(std::span<const float> x) {
-        quants_.resize(single_ * groups_ * kInt8Group);
+        quants_ = aligned_bytes(single_ * groups_ * kInt8Group);
         scales_.resize(2 * single_ * groups_);
-        for (std::size_t r = 0; r < single_; ++r)
-            kernels_.quantize(x.data() + r * groups_ * kInt8Group, groups_, quants_.data() + r * groups_ * kInt8Group,
-                              scales_.data() + r * groups_, scales_.data() + (single_ + r) * groups_);
+        const std::size_t in = groups_ * kInt8Group;
+        for_rows(single_, in, [&](std::size_t r) {
+            kernels_.quantize(x.data() + r * in, groups_, quants() + r * in, scales_.data() + r * groups_,
+                              scales_.data() + (single_ + r) * groups_);
+        });
     }
+
+    std::int8_t* quants() const { return reinterpret_cast<std::int8_t*>(quants_.get()); }
 
     void add_dots(const PackedRows& weight, std::size_t count, float* y, std::size_t stride) const {
         // Eight weight rows are added up together.
@@ -160,7 +164,7 @@ private:
             for (std::size_t r = 0; r < single_; r += kMostDotRows) {
                 const QuantizedRows rows{.rows = std::min(kMostDotRows, single_ - r),
                                          .groups = groups_,
-                                         .quants = quants_.data() + r * groups_ * kInt8Group,
+                                         .quants = quants() + r * groups_ * kInt8Group,
                                          .scales = scales_.data() + r * groups_,
                                          .totals = scales_.data() + (single_ + r) * groups_};
                 kernels_.add_dots(weight.row(first), weight.row_bytes, last - first, rows, y + r * stride + first,
@@ -243,7 +247,7 @@ private:
     const Int8Kernels& kernels_;
     std::size_t tiled_, single_;  // rows: the first go through tiles, the rest through dot products
     std::size_t groups_;
-    std::vector<std::int8_t> quants_;  // of rows for dot products
+    AlignedBytes quants_;  // of rows for dot products
     std::vector<float> scales_;
     AlignedBytes tiles_;
 };

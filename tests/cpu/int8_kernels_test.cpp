@@ -157,7 +157,7 @@ TEST_CASE("dot products of rounded activations are those of the rounded numbers"
     const DType format = GENERATE(from_range(kBlockFormats));
     const std::size_t blocks = GENERATE(1, 2, 3, 9, 18);
     const std::size_t in = blocks * block_elements(format);
-    const std::size_t rows = GENERATE(1, 2);
+    const std::size_t rows = GENERATE(1, 2, 5, cpu::kMostDotRows);
     const std::size_t columns = GENERATE(5, 16, 19);  // eight are added up together
     CAPTURE(to_string(format), in, rows, columns);
     const Weight weight = random_weight_of(format, columns, in);
@@ -167,6 +167,10 @@ TEST_CASE("dot products of rounded activations are those of the rounded numbers"
         const std::vector<float> found = dots(*kernels, x, rows, weight);
         for (std::size_t i = 0; i < found.size(); ++i)
             CHECK(agrees(found[i], expected_dot(of_x, i / columns, weight, i % columns), in / kInt8Group));
+        // A row alone, too, is what it is among the others.
+        const std::vector<float> last(x.end() - static_cast<std::ptrdiff_t>(in), x.end());
+        const std::vector<float> alone = dots(*kernels, last, 1, weight);
+        CHECK(std::equal(alone.begin(), alone.end(), found.end() - static_cast<std::ptrdiff_t>(columns)));
     }
 }
 
