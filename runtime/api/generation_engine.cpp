@@ -151,7 +151,7 @@ struct GenerationEngine::Impl {
 // ---- the thread -----------------------------------------------------------------------------------------------------
 
 void GenerationEngine::Impl::run() {
-    decoding::StepQueue queue(decoding::StepQueue::Growth::by_time, kSubmitSeconds);
+    decoding::StepQueue queue(decoding::StepQueue::Growth::by_time, *device.backend, kSubmitSeconds);
     while (take_submitted()) {
         auto job = script.next(queue.count());
         publish();  // some that waited run now

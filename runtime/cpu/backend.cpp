@@ -283,6 +283,7 @@ public:
     CpuBackend(QuantizedProducts products, PackedPlace place) : products_(products), place_(place) {}
 
     std::string name() const override { return std::same_as<T, float> ? "CPU (float)" : "CPU (double)"; }
+    bool runs_in_submit() const noexcept override { return true; }
 
     std::shared_ptr<graph::TensorStore> make_store() override {
         return std::make_shared<CpuStore<T>>(products_, place_, stored_);

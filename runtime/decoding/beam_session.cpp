@@ -36,7 +36,7 @@ Result<std::vector<BeamResult>> BeamSession::run(std::span<const Request> reques
     for (const Request& request : requests) {
         script_->set_ends(request.stop_tokens);
         script_->begin(request);
-        StepQueue queue(StepQueue::Growth::by_time);
+        StepQueue queue(StepQueue::Growth::by_time, *backend_);
         VKFORMER_CHECK(run_script(*script_, *backend_, stores_, queue));
         const Answer& answer = script_->answer();
         BeamResult& result = results.emplace_back();

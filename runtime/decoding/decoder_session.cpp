@@ -39,7 +39,7 @@ Result<std::vector<SequenceResult>> DecoderSession::run(std::span<const Request>
     VKFORMER_CHECK(check_prompts(requests, options(), *model_));
     VKFORMER_CHECK(check_log_probs(log_probs));
     script_->begin({requests.begin(), requests.end()}, on_token, log_probs);
-    StepQueue queue(StepQueue::Growth::by_time);
+    StepQueue queue(StepQueue::Growth::by_time, *backend_);
     VKFORMER_CHECK(run_script(*script_, *backend_, stores_, queue));
     return script_->results();
 }

@@ -34,7 +34,7 @@ DraftSession::DraftSession(graph::Backend& backend, const models::Decoder& model
       model_(&model),
       stores_(std::move(stores)),
       script_(model, options, draft_chunk_lens(options)),
-      queue_(StepQueue::Growth::doubling),
+      queue_(StepQueue::Growth::doubling, backend),
       guesser_([this](Sequence so_far, std::size_t most) { return guess(std::move(so_far), most); }) {}
 
 Result<std::unique_ptr<DraftSession>> DraftSession::create(graph::Backend& backend, const models::Decoder& model,

@@ -43,10 +43,10 @@ private:
 
 void StepQueue::took(std::uint32_t count, double seconds) noexcept {
     if (growth_ == Growth::doubling)
-        count_ = std::min(2 * count_, kMost);
+        count_ = std::min(2 * count_, most_);
     else
         count_ = static_cast<std::uint32_t>(
-            std::clamp(submit_seconds_ * count / std::max(seconds, 1e-6), 1.0, double{kMost}));
+            std::clamp(submit_seconds_ * count / std::max(seconds, 1e-6), 1.0, static_cast<double>(most_)));
 }
 
 double seconds_since(Clock::time_point start) noexcept {

@@ -2,6 +2,7 @@
 /// Runs a script's jobs and waits for each: what it chose decides what comes next.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -29,8 +30,12 @@ public:
         by_time,   ///< from one on, by what the ones before took: tokens are waited for
         doubling,  ///< from four on: a finished batch wastes half of them on average
     };
-    explicit StepQueue(Growth growth, double submit_seconds = kSubmitSeconds) noexcept
-        : growth_(growth), submit_seconds_(submit_seconds), count_(growth == Growth::by_time ? 1 : 4) {}
+    /// Where programs run in a submit, one step at a time.
+    StepQueue(Growth growth, const graph::Backend& backend, double submit_seconds = kSubmitSeconds) noexcept
+        : growth_(growth),
+          submit_seconds_(submit_seconds),
+          most_(backend.runs_in_submit() ? 1 : kMost),
+          count_(growth == Growth::by_time ? 1 : std::min(4u, most_)) {}
 
     std::uint32_t count() const noexcept { return count_; }
     void took(std::uint32_t count, double seconds) noexcept;
@@ -38,7 +43,7 @@ public:
 private:
     Growth growth_;
     double submit_seconds_;
-    std::uint32_t count_;
+    std::uint32_t most_, count_;
 };
 
 using Clock = std::chrono::steady_clock;

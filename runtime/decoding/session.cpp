@@ -121,7 +121,7 @@ Result<const EncoderDecoderScript*> Session::run(std::span<const Source> sources
         if (rows < options_.batch) VKFORMER_CHECK(make_whole_batch(source_len, masked));
         EncoderDecoderScript& made = script(rows, source_len, masked);
         made.begin(sources, options_.generation.max_steps);
-        StepQueue queue(StepQueue::Growth::doubling);
+        StepQueue queue(StepQueue::Growth::doubling, *backend_);
         auto ran = run_script(made, *backend_, batch_of(rows).stores, queue);
         if (ran) return &made;
         const ErrorCode code = ran.error().code;

@@ -287,7 +287,7 @@ Result<std::vector<double>> SpeechSession::read_given(Step& step, const SpeechRe
 template <class IsOver>
 Result<void> SpeechSession::write_on(Program& program, std::uint32_t steps, IsOver is_over) {
     std::uint32_t done = 0;
-    for (StepQueue queue(StepQueue::Growth::doubling); done < steps;) {
+    for (StepQueue queue(StepQueue::Growth::doubling, *backend_); done < steps;) {
         if (done > 0) {
             VKFORMER_TRY(const bool stops, is_over());
             if (stops) break;

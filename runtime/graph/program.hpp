@@ -102,6 +102,8 @@ public:
         return {.weights = stored(Stored::weights) + stored(Stored::weights_in_place),
                 .caches = stored(Stored::states)};
     }
+    /// Programs run while submit() is called: nothing is gained by several runs in one.
+    virtual bool runs_in_submit() const noexcept { return false; }
     /// What it runs in one node, for plans that it is to compile: make_plan_for.
     virtual const FusionRules& fusions() const noexcept { return stepwise_fusions(); }
     /// Weights that the store lacks are copied into it. Both stores must come from this backend or a twin; they outlive the program.

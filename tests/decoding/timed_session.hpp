@@ -61,7 +61,7 @@ struct TimedSession {
         script.plan_for(backend.fusions());
         TimedScript timed(script, check_seconds, stops);
         timed.read_seconds = read_seconds;
-        decoding::StepQueue queue(decoding::StepQueue::Growth::by_time);
+        decoding::StepQueue queue(decoding::StepQueue::Growth::by_time, backend);
         REQUIRE(static_cast<bool>(decoding::run_script(timed, backend, stores, queue)) == !stops);
         checks = timed.checks;
         return script.results()[0];
