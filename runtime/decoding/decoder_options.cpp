@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "core/try.hpp"
@@ -18,9 +19,10 @@ constexpr std::uint32_t kSmallestChunk = DecoderSessionOptions::kSmallestChunk;
 
 Result<void> check_penalties(const Penalties& penalties, std::uint32_t vocab) {
     for (const auto& [token, bias] : penalties.bias)
-        if (token < 0 || static_cast<std::uint32_t>(token) >= vocab || std::isnan(bias))
+        if (token < 0 || static_cast<std::uint32_t>(token) >= vocab || std::isnan(bias) ||
+            bias == std::numeric_limits<float>::infinity())
             return invalid("the logit bias of token " + std::to_string(token) + " is " + std::to_string(bias) +
-                           "; tokens are 0 to " + std::to_string(vocab - 1) + ", biases are numbers");
+                           "; tokens are 0 to " + std::to_string(vocab - 1) + ", biases are numbers below infinity");
     for (const std::int32_t token : penalties.ends)
         if (token < 0 || static_cast<std::uint32_t>(token) >= vocab)
             return invalid("the end token " + std::to_string(token) + " is none of the model's, which are 0 to " +

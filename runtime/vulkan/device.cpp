@@ -445,6 +445,41 @@ Result<std::shared_ptr<Device>> Device::adopt(const AdoptedDevice& adopted, cons
     return device;
 }
 
+namespace {
+
+/// Whether memory of buffers can be handed out as what was asked for.
+Result<void> check_export(const InstanceTable& vk, const Instance::PhysicalDevice& physical,
+                          const DeviceOptions& options) {
+    if (!options.exported.handle_types) return {};
+    if (options.memory.allocate)
+        return Error{ErrorCode::InvalidArgument,
+                     "memory that an application allocates itself is exported by it: leave out the handle types"};
+    const Error none{ErrorCode::MissingFeature, "Vulkan device \"" + physical.capabilities.name +
+                                                    "\" does not export memory as handle types " +
+                                                    std::to_string(options.exported.handle_types) +
+                                                    "; opaque file descriptors (1) and dma-bufs (512) may be possible"};
+    VkExternalMemoryHandleTypeFlags rest = options.exported.handle_types;
+    for (const auto type :
+         {VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT, VK_EXTERNAL_MEMORY_HANDLE_TYPE_DMA_BUF_BIT_EXT}) {
+        if (!(rest & type)) continue;
+        rest &= ~static_cast<VkExternalMemoryHandleTypeFlags>(type);
+        const VkPhysicalDeviceExternalBufferInfo info{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_BUFFER_INFO,
+                                                      .pNext = nullptr,
+                                                      .flags = 0,
+                                                      .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT,
+                                                      .handleType = type};
+        VkExternalBufferProperties found{
+            .sType = VK_STRUCTURE_TYPE_EXTERNAL_BUFFER_PROPERTIES, .pNext = nullptr, .externalMemoryProperties = {}};
+        vk.vkGetPhysicalDeviceExternalBufferProperties(physical.handle, &info, &found);
+        if (!(found.externalMemoryProperties.externalMemoryFeatures & VK_EXTERNAL_MEMORY_FEATURE_EXPORTABLE_BIT))
+            return none;
+    }
+    if (rest) return none;
+    return {};
+}
+
+}  // namespace
+
 Result<void> Device::prepare(VkQueue queue, const Instance::PhysicalDevice& physical, const DeviceOptions& options) {
     queue_ = queue;
     physical_ = physical;
@@ -452,6 +487,7 @@ Result<void> Device::prepare(VkQueue queue, const Instance::PhysicalDevice& phys
     if (options.memory.allocate || !vk_.vkGetBufferDeviceAddress)
         capabilities_.buffer_addresses = false;  // an application's memory is not known to have any
     if (options.memory.allocate || options.exported.handle_types) capabilities_.host_memory_alignment = 0;
+    VKFORMER_CHECK(check_export(instance_->vk(), physical, options));
     instance_->vk().vkGetPhysicalDeviceMemoryProperties(physical.handle, &memory_);
     offload_ = options.offload;
     if (offload_.bytes > 0 && offload_.bytes != Offload::kRest && !has_host_memory(*this))

@@ -12,16 +12,17 @@
 
 namespace vkformer::vulkan {
 
-#define VKFORMER_INSTANCE_FUNCTIONS(X)          \
-    X(vkDestroyInstance)                        \
-    X(vkEnumeratePhysicalDevices)               \
-    X(vkGetPhysicalDeviceProperties2)           \
-    X(vkGetPhysicalDeviceFeatures2)             \
-    X(vkGetPhysicalDeviceMemoryProperties)      \
-    X(vkGetPhysicalDeviceMemoryProperties2)     \
-    X(vkGetPhysicalDeviceQueueFamilyProperties) \
-    X(vkEnumerateDeviceExtensionProperties)     \
-    X(vkCreateDevice)                           \
+#define VKFORMER_INSTANCE_FUNCTIONS(X)             \
+    X(vkDestroyInstance)                           \
+    X(vkEnumeratePhysicalDevices)                  \
+    X(vkGetPhysicalDeviceProperties2)              \
+    X(vkGetPhysicalDeviceExternalBufferProperties) \
+    X(vkGetPhysicalDeviceFeatures2)                \
+    X(vkGetPhysicalDeviceMemoryProperties)         \
+    X(vkGetPhysicalDeviceMemoryProperties2)        \
+    X(vkGetPhysicalDeviceQueueFamilyProperties)    \
+    X(vkEnumerateDeviceExtensionProperties)        \
+    X(vkCreateDevice)                              \
     X(vkGetDeviceProcAddr)
 
 /// VK_EXT_debug_utils: null where the extension is not enabled. vkGetInstanceProcAddr gives those of device extensions, too.

@@ -737,6 +737,19 @@ TEST_CASE("what the C interface's engine cannot take is refused, by name", "[api
     check_refused("vkf_engine_request::stops is not UTF-8");
     request.stop_count = UINT32_MAX;
     check_refused("vkf_engine_request::stops is null");
+    const vkf_token_bias two_biases[] = {{3, 1}, {3, 2}}, endless = {3, kInfinity};
+    sampling.biases = two_biases;
+    sampling.bias_count = 2;
+    request.sampling = &sampling;
+    check_refused("vkf_sampling::biases has two for one token");
+    sampling.biases = &endless;
+    sampling.bias_count = 1;
+    request.sampling = &sampling;
+    check_refused("biases are numbers below infinity");
+    const vkf_adapter_scale same[] = {{"none", 1}, {"none", 2}};
+    request.adapters = same;
+    request.adapter_count = 2;
+    check_refused("vkf_engine_request::adapters names one twice");
     const vkf_adapter_scale scales[] = {{"none", 1}, {nullptr, 1}};
     for (const vkf_adapter_scale& scale : scales) {
         request.adapters = &scale;
@@ -839,6 +852,10 @@ TEST_CASE("options that the C interface's engine cannot have are refused, by nam
     options.named_variants = &variant;
     options.named_variant_count = 1;
     check_refused("vkf_variant::variant is null");
+    const vkf_variant twice[] = {{"linear", "tile"}, {"linear", "row"}};
+    options.named_variants = twice;
+    options.named_variant_count = 2;
+    check_refused("vkf_engine_options::named_variants has two variants for one op");
     options.device = "no such device";
     CHECK(vkf_engine_load(path.c_str(), &options, &engine) < 0);
     options = engine_options();

@@ -116,6 +116,11 @@ TEST_CASE("a session on the CPU generates what others do, in steps of any size",
     while (status_of(*session).generated_tokens < 3) succeed(vkf_session_step(session.get(), 0, nullptr, &slice));
     CHECK(slice.tokens == 1);
     CHECK(slice.dispatches > 1);
+    vkf_slice no_version = VKF_SLICE_INIT;
+    no_version.struct_size = 0;
+    CHECK(vkf_session_step(session.get(), 0, nullptr, &no_version) == VKF_ERROR_INVALID_ARGUMENT);
+    CHECK_THAT(vkf_error_message(), ContainsSubstring("vkf_slice::struct_size is 0"));
+    CHECK(status_of(*session).generated_tokens == 3);  // and nothing is done
     succeed(vkf_session_retire(session.get(), slice.ticket));
     CHECK(vkf_session_retire(session.get(), slice.ticket + 1) == VKF_ERROR_INVALID_ARGUMENT);
     std::uint64_t freed = 1;
@@ -124,6 +129,12 @@ TEST_CASE("a session on the CPU generates what others do, in steps of any size",
     CHECK(vkf_session_step(session.get(), 0, nullptr, &slice) == VKF_ERROR_INVALID_ARGUMENT);
     succeed(vkf_session_reload(session.get(), nullptr, nullptr));
     CHECK(run_stepped(*session, 0) == expected);
+    for (int times = 0; times < 2; ++times) {
+        succeed(vkf_session_evict(session.get(), nullptr));
+        succeed(vkf_session_reload(session.get(), nullptr, nullptr));
+        CHECK(status_of(*session).state == VKF_SESSION_DONE);
+        CHECK(tokens_of(*session) == expected);
+    }
     begin(*session, greedy.prompt, count);
     succeed(vkf_session_step(session.get(), 0, nullptr, &slice));
     succeed(vkf_session_cancel(session.get()));

@@ -761,6 +761,13 @@ TEST_CASE("a tensor's memory is exported to another device", "[api][c][guest][ex
     }
     succeed(made);
     const VkfDevice device(raw);
+    raw = nullptr;
+    for (const VkExternalMemoryHandleTypeFlags unknown : {0xFFFFFFFFu, 2u}) {
+        vkf_device_options others = options;
+        others.external_handle_types = unknown;
+        CHECK(vkf_device_create(index.c_str(), &others, &raw) == VKF_ERROR_MISSING_FEATURE);
+        CHECK_THAT(vkf_error_message(), Catch::Matchers::ContainsSubstring("does not export memory as handle types"));
+    }
     const VkfProgram program = compile(*device, *attention_graph());
     Operands().write(*program);
     succeed(vkf_program_submit(program.get(), nullptr, nullptr));

@@ -49,6 +49,17 @@ private:
     TemporaryFolder folder_;
 };
 
+/// Of a protocol buffer: a length-delimited field.
+std::string field(unsigned number, const std::string& bytes) {
+    std::string made(1, static_cast<char>(number << 3 | 2));
+    for (std::size_t rest = bytes.size(); made.size() < 2 || rest > 0; rest >>= 7)
+        made += static_cast<char>((rest & 127) | (rest > 127 ? 128 : 0));
+    return made + bytes;
+}
+
+/// An entry of a SentencePiece model's vocabulary.
+std::string piece(std::size_t bytes) { return field(1, field(1, std::string(bytes, 'x'))); }
+
 }  // namespace
 
 TEST_CASE("Marian tokenizer: pieces, and texts that are not UTF-8", "[text][marian]") {
@@ -141,6 +152,17 @@ TEST_CASE("Marian tokenizer: broken folders", "[text][marian]") {
         CHECK_THAT(copy.message(ErrorCode::FileNotFound), ContainsSubstring("target_vocab.json"));
         copy.write("tokenizer_config.json", R"({"sp_model_kwargs": {"enable_sampling": true}})");
         CHECK_THAT(copy.message(ErrorCode::UnsupportedConfig), ContainsSubstring("sp_model_kwargs"));
+    }
+    SECTION("SentencePiece model with a piece that no trainer makes") {
+        const std::string model = copy.read("source.spm");
+        copy.write("source.spm", model + piece(1024));
+        CHECK(copy.load());
+        copy.write("source.spm", model + piece(300'000));  // libsentencepiece's stack would end
+        CHECK_THAT(copy.message(), ContainsSubstring("source.spm: a piece has 300000 bytes; at most 1024"));
+    }
+    SECTION("SentencePiece model whose own test fails") {
+        copy.write("source.spm", copy.read("source.spm") + field(4, field(1, field(1, "Hello") + field(2, "wrong"))));
+        CHECK(copy.load());  // and libsentencepiece prints nothing
     }
     SECTION("SentencePiece model") {
         copy.write("source.spm", "");

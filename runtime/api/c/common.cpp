@@ -106,10 +106,15 @@ Result<void> read_members(const void* given, void* defaults, std::size_t size, c
     return {};
 }
 
+Result<void> check_target(const void* target, const char* name) {
+    if (!target) return Error{ErrorCode::InvalidArgument, std::string(name) + " is null"};
+    if (const GivenSize own(target); !own.is_one()) return Error{ErrorCode::InvalidArgument, own.refusal(name)};
+    return {};
+}
+
 vkf_result write_members(void* target, const void* value, std::size_t size, const char* name) {
-    if (!target) return invalid((std::string(name) + " is null").c_str());
+    if (const auto checked = check_target(target, name); !checked) return fail(checked.error());
     const GivenSize own(target);
-    if (!own.is_one()) return invalid(own.refusal(name).c_str());
     const std::size_t known = std::min<std::size_t>(own.bytes, size) - sizeof(own.bytes);
     std::memcpy(static_cast<std::byte*>(target) + sizeof(own.bytes),
                 static_cast<const std::byte*>(value) + sizeof(own.bytes), known);

@@ -37,7 +37,9 @@ vkf_result guarded(auto&& body) noexcept {
 /// The structs of the interface begin with `std::uint32_t struct_size`; these two know no more of them.
 /// Copies the caller's struct, which may be null, over `defaults`. Errors: as of read_struct.
 Result<void> read_members(const void* given, void* defaults, std::size_t size, const char* name);
-/// Copies `value` to the caller's struct as far as that reaches, but for its size.
+/// Before anything is done whose outcome write_members is to tell. Errors: InvalidArgument (null, or a size that no version has).
+Result<void> check_target(const void* target, const char* name);
+/// Copies `value` to the caller's struct as far as that reaches, but for its size. Errors: as of check_target.
 vkf_result write_members(void* target, const void* value, std::size_t size, const char* name);
 
 /// The caller's struct as this library knows it: members behind `struct_size` keep their defaults. Errors: InvalidArgument (a size

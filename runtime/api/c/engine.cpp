@@ -113,8 +113,11 @@ void read(const vkf_engine_options& given, EngineOptions& options, c::Arguments&
                                       path_of(arguments.text(adapter.path, "vkf_adapter::path"))});
     for (const vkf_variant& variant :
          arguments.array(given.named_variants, given.named_variant_count, "vkf_engine_options::named_variants"))
-        generator.shader_variants[arguments.text(variant.op, "vkf_variant::op")] =
-            arguments.text(variant.variant, "vkf_variant::variant");
+        if (!generator.shader_variants
+                 .try_emplace(arguments.text(variant.op, "vkf_variant::op"),
+                              arguments.text(variant.variant, "vkf_variant::variant"))
+                 .second)
+            arguments.refuse("vkf_engine_options::named_variants", " has two variants for one op");
     if (given.on_progress)
         generator.on_progress = [tell = given.on_progress, user = given.user](const std::string& message) {
             tell(user, message.empty() ? nullptr : message.c_str());
@@ -130,7 +133,8 @@ void read(const vkf_sampling& given, Sampling& sampling, c::Arguments& arguments
     sampling.presence_penalty = given.presence_penalty;
     sampling.frequency_penalty = given.frequency_penalty;
     for (const vkf_token_bias& bias : arguments.array(given.biases, given.bias_count, "vkf_sampling::biases"))
-        sampling.logit_bias[bias.token] = bias.bias;
+        if (!sampling.logit_bias.try_emplace(bias.token, bias.bias).second)
+            arguments.refuse("vkf_sampling::biases", " has two for one token");
 }
 
 void read(const vkf_engine_request& given, GenerationRequest& request, c::Arguments& arguments) {
@@ -147,7 +151,9 @@ void read(const vkf_engine_request& given, GenerationRequest& request, c::Argume
     if (given.constraint) options.constraint = given.constraint->constraint;
     for (const vkf_adapter_scale& adapter :
          arguments.array(given.adapters, given.adapter_count, "vkf_engine_request::adapters"))
-        options.adapters[arguments.text(adapter.name, "vkf_adapter_scale::name")] = adapter.scale;
+        if (!options.adapters.try_emplace(arguments.text(adapter.name, "vkf_adapter_scale::name"), adapter.scale)
+                 .second)
+            arguments.refuse("vkf_engine_request::adapters", " names one twice");
     if (given.likeliest > 0 && !given.log_probs)
         arguments.refuse("vkf_engine_request::likeliest", " is told with log_probs alone");
     if (given.prompt_likeliest > 0 && !given.prompt_log_probs)

@@ -170,7 +170,8 @@ Result<void> take_rules(const c::Model& model, const vkf_session_info& info, Rec
                  .rules = g.rules};
     for (const vkf_token_bias& bias : biases) {
         penalties.rules.drop_bias(bias.token);
-        penalties.bias[bias.token] = bias.bias;
+        if (!penalties.bias.try_emplace(bias.token, bias.bias).second)
+            return Error{ErrorCode::InvalidArgument, "the biases have two of token " + std::to_string(bias.token)};
     }
     return {};
 }
@@ -442,6 +443,7 @@ vkf_result vkf_session_set_adapters(vkf_session* session, uint32_t count, const 
 vkf_result vkf_session_record(vkf_session* session, VkCommandBuffer commands, uint32_t max_gpu_us, vkf_slice* slice) {
     if (!session || !commands || !slice) return c::invalid("session, commands and slice are required");
     return c::guarded([&]() -> vkf_result {
+        if (const auto target = c::check_target(slice, "vkf_slice"); !target) return c::fail(target.error());
         if (!session->sequence) return c::fail(evicted());
         if (const auto vulkan = session->model->device->need_vulkan("to record a session"); !vulkan)
             return c::fail(vulkan.error());
@@ -462,6 +464,7 @@ vkf_result vkf_session_retire(vkf_session* session, uint64_t ticket) {
 vkf_result vkf_session_step(vkf_session* session, uint32_t max_gpu_us, const vkf_submit_info* info, vkf_slice* slice) {
     if (!session || !slice) return c::invalid("session and slice are required");
     return c::guarded([&]() -> vkf_result {
+        if (const auto target = c::check_target(slice, "vkf_slice"); !target) return c::fail(target.error());
         if (!session->sequence) return c::fail(evicted());
         const auto submission = c::submission_of(*session->model->device, info);
         if (!submission) return c::fail(submission.error());
@@ -565,7 +568,8 @@ vkf_result vkf_session_evict(vkf_session* session, uint64_t* freed) {
         const std::uint64_t before = used();
         if (session->earlier.empty()) session->score = session->sequence->score();
         session->earlier = session->tokens();
-        session->state_when_evicted = session->sequence->state();
+        // One that was made again for a session that was done has nothing to do.
+        if (session->sequence->state() != SessionState::idle) session->state_when_evicted = session->sequence->state();
         session->first_ticket = session->sequence->last_ticket() + 1;
         session->stepper.reset();
         session->sequence.reset();
