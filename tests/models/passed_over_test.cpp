@@ -184,6 +184,16 @@ TEST_CASE("tensors that nobody reads are told of, but those of other tasks", "[m
     CHECK(notes_with_tensor("gpt2", "transformer.h.0.attn.d_attn.bias").size() == 1);
 }
 
+TEST_CASE("a bias of the logits that a model has not is told of", "[models][passed_over]") {
+    const std::string name = GENERATE("gpt2", "opt", "gpt_neox", "starcoder2", "llama_gqa_odd", "qwen3_tied_biased",
+                                      "phi3", "gemma3", "cohere", "lfm2", "granite_hybrid", "deepseek_v3");
+    CAPTURE(name);
+    const std::string bias = name == "gpt_neox" ? "embed_out.bias" : "lm_head.bias";
+    const Notes notes = notes_with_tensor(name, bias);
+    REQUIRE(notes.size() == 1);
+    CHECK_THAT(notes[0], ContainsSubstring("the model goes on without the tensor \"" + bias + "\""));
+}
+
 TEST_CASE("fields of published configs that change nothing are not told of", "[models][passed_over]") {
     const auto known = [](const char* type, std::initializer_list<const char*> fields) {
         for (const char* const field : fields) {
