@@ -352,6 +352,12 @@ Result<GenerationConfig> load_generation_config(const std::filesystem::path& fol
         return parse_generation_config(config, GenerationSource::generation_config, max_positions, vocab);
     }
     VKFORMER_TRY(const Config config, Config::open(folder / "config.json"));
+    // As in transformers, what the class of configs has by default is of no account; what a nested config has would be (T5Gemma's).
+    VKFORMER_TRY(const Config decoder, config.object("decoder"));
+    for (const Field& field : kFields)
+        if (field.encoder_decoder == Use::read && decoder.has(field.name) && !config.has(field.name))
+            return decoder.unsupported(field.name,
+                                       "what is said beside \"decoder\" or in a generation_config.json, too");
     return parse_generation_config(config, GenerationSource::model_config, max_positions, vocab);
 }
 

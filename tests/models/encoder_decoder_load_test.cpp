@@ -5,10 +5,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include "models/changed_golden.hpp"
+#include "models/generation_config.hpp"
 #include "models/seq2seq_loading.hpp"
 #include "support/catch.h"
 #include "support/goldens.hpp"
 #include "support/must.hpp"
+#include "support/refused.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -158,6 +161,62 @@ TEST_CASE("encoder-decoders of BART's kind have their families' activations and 
     const auto model = must(models::load_m2m100(must(formats::Config::parse(config.dump(), "config.json")), weights));
     CHECK(model.config().activation == graph::Activation::relu);
     CHECK(model.config().embedding_scale == std::sqrt(26.0f));
+}
+
+namespace {
+
+/// Of a folder without generation_config.json, with `changes` in its config.json.
+Result<models::GenerationConfig> generation_of_config(const std::filesystem::path& folder, const json& changes) {
+    const TemporaryFolder copy;
+    std::filesystem::copy_file(folder / "config.json", copy / "config.json");
+    write_config_with(copy.path(), changes);
+    return models::load_generation_config(copy.path(), 64, 53);
+}
+
+}  // namespace
+
+TEST_CASE("without a generation_config.json config.json counts, and not what its class has by default",
+          "[models][encoder_decoder][generation_config]") {
+    const auto [name, start, ends, forced] = GENERATE(table<std::string, std::int32_t, std::int32_t, std::int32_t>({
+        {"marian/relu_d30_h5_h3", 52, 0, -1},
+        {"encoder_decoders/bart_d21_h3_h7", 2, 2, 2},
+        {"encoder_decoders/mbart_d20_h5_h2", 2, 2, -1},
+        {"encoder_decoders/m2m100_d15_h3_odd", 2, 2, -1},
+        {"encoder_decoders/pegasus_d20_computed", 0, 1, 1},
+        {"encoder_decoders/t5_d22_relu", 0, 1, -1},
+        {"encoder_decoders/umt5_d20_own_biases", 0, 1, -1},
+        {"encoder_decoders/mt5_d18_gated_silu", 0, 1, -1},
+        {"encoder_decoders/t5gemma_e24_d28", 2, 1, -1},
+    }));
+    CAPTURE(name);
+    const auto folder = goldens_dir() / name;
+    const auto full = must(generation_of_config(folder, json::object()));
+    CHECK(full.decoder_start == start);
+    CHECK(full.eos == ends);
+    CHECK(full.rules.forced_last == forced);
+    json bare = {{"bos_token_id", 5}};
+    for (const char* const field : {"decoder_start_token_id", "eos_token_id", "pad_token_id", "forced_eos_token_id"})
+        bare[field] = nullptr;
+    if (name.find("t5gemma") != name.npos) bare["decoder"] = {{"eos_token_id", nullptr}, {"pad_token_id", nullptr}};
+    const auto fallen = must(generation_of_config(folder, bare));  // BART's class would end, and force its end, by 2
+    CHECK(fallen.decoder_start == 5);
+    CHECK(fallen.eos == -1);
+    CHECK(fallen.rules.forced_last == -1);
+    if (name.find("t5gemma") != name.npos) return;
+    bare["bos_token_id"] = nullptr;
+    check_refused(generation_of_config(folder, bare), ErrorCode::UnsupportedConfig, "decoder_start_token_id");
+}
+
+TEST_CASE("what the config of T5Gemma's decoder alone says of generation is refused",
+          "[models][encoder_decoder][generation_config]") {
+    const std::string field = GENERATE("eos_token_id", "bos_token_id", "pad_token_id", "forced_eos_token_id");
+    CAPTURE(field);
+    const auto folder = goldens_dir() / "encoder_decoders/t5gemma_e24_d28";
+    const auto refused = generation_of_config(folder, {{field, nullptr}, {"decoder", {{field, 7}}}});
+    check_refused(refused, ErrorCode::UnsupportedConfig, field);
+    CHECK_THAT(refused.error().message, ContainsSubstring("generation_config.json"));
+    CHECK(must(generation_of_config(folder, {{field, 9}, {"decoder", {{field, 7}}}})) ==
+          must(generation_of_config(folder, {{field, 9}})));
 }
 
 }  // namespace vkformer::tests
