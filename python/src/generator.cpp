@@ -15,7 +15,8 @@ using Tokens = std::vector<std::int32_t>;
 
 nb::tuple result_of(const Generation& g) {
     return nb::make_tuple(text(g.text), g.tokens, text(to_string(g.finish)), g.prompt_tokens, g.reused_tokens, g.score,
-                          log_probs(g.log_probs));
+                          log_probs(g.log_probs),
+                          g.finish == Finish::stop_string ? nb::object(text(g.stop)) : nb::none());
 }
 
 nb::list results_of(const std::vector<Generation>& generations) {

@@ -117,7 +117,8 @@ void bind_transcriber(nb::module_& module) {
                     for (const SpokenWord& word : s.words)
                         words.append(nb::make_tuple(text(word.text), word.start, word.end, word.probability));
                     segments.append(nb::make_tuple(s.start, s.end, text(s.text), s.tokens, s.temperature,
-                                                   s.average_log_prob, s.no_speech, s.compression_ratio, words));
+                                                   s.average_log_prob, s.no_speech, s.compression_ratio, words,
+                                                   s.heard_from));
                 }
                 return nb::make_tuple(text(found.text), text(found.language), segments);
             },

@@ -187,8 +187,10 @@ def test_sampling_and_ends(generator: vkformer.Generator) -> None:
     assert generator.generate("Hello", max_tokens=16, temperature=2, seed=6).tokens != drawn.tokens
     entries = read_json("decoder_text", "expected.json")["prompts"]
     stopped = generator.generate(entries[0]["prompt"], max_tokens=48, stop=" frog")
-    assert stopped.finish == "stop_string"
+    assert (stopped.finish, stopped.stop) == ("stop_string", " frog")
     assert stopped.text == entries[0]["text"][: entries[0]["text"].index(" frog")]
+    assert generator.generate(entries[0]["prompt"], max_tokens=48, stop=["never", " frog"]).stop == " frog"
+    assert (drawn.finish, drawn.stop) == ("length", None)
     assert len(generator.generate(entries[1]["prompt"], max_tokens=48, ignore_end=True).tokens) == 48
 
 

@@ -53,6 +53,7 @@ def test_speech_without_decoder(device: str, name: str) -> None:
         assert transcriber.sample_rate == 1000
         found = transcriber.transcribe(samples)
     assert found.text == golden["text"]
+    assert [segment.heard_from for segment in found.segments] == [segment.start for segment in found.segments]
     words = [word for segment in found.segments for word in segment.words]
     assert [word.text.strip() for word in words] == [word["word"] for word in golden["words"]]
     assert [word.start for word in words] == pytest.approx([word["start"] for word in golden["words"]])
@@ -83,6 +84,8 @@ def test_speech_with_times(device: str) -> None:
             (expected["start"], min(expected["end"], seconds)), abs=1e-6
         )
         assert segment.tokens == expected["tokens"]
+        assert 0 <= segment.heard_from <= segment.start
+    assert found.segments[0].heard_from == 0 < found.segments[-1].heard_from
 
 
 def test_times_of_words(device: str) -> None:

@@ -421,4 +421,4 @@ def _score_arguments(arguments: Mapping[str, Any]) -> tuple[int, int, list[tuple
 
 
 def _generations(found: list[Any]) -> list[Generation]:
-    return [Generation(*[*fields, [StepLogProbs(*step) for step in steps]]) for *fields, steps in found]
+    return [Generation(*[*fields, [StepLogProbs(*step) for step in steps], stop]) for *fields, steps, stop in found]

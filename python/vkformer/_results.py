@@ -213,6 +213,8 @@ class Generation:
     """The score of a beam search."""
     log_probs: list[StepLogProbs]
     """Of each of ``tokens``, where ``log_probs`` was asked for; else empty."""
+    stop: str | None = None
+    """The text of ``stop`` that ended it; None: none did."""
 
     def __str__(self) -> str:
         return self.text
@@ -294,6 +296,8 @@ class Segment:
     """Of the window's tokens."""
     words: list[Word] = field(default_factory=list)
     """With ``word_timestamps`` only; joined they are the text."""
+    heard_from: float = 0.0
+    """Seconds from the first sample to its window; of a model without a decoder, ``start``."""
 
 
 @dataclass(frozen=True, slots=True)

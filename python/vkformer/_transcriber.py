@@ -155,5 +155,7 @@ class Transcriber(Model[_core.Transcriber]):
 def _result(found: tuple[Any, ...]) -> Transcription:
     text, language, segments = found
     return Transcription(
-        text, language, [Segment(*[*fields, [Word(*word) for word in words]]) for *fields, words in segments]
+        text,
+        language,
+        [Segment(*[*fields, [Word(*word) for word in words], heard_from]) for *fields, words, heard_from in segments],
     )
