@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What objects are worth when there are many, when threads share them, when processes fork, and when they are closed."""
 
+import copy
 import gc
 import multiprocessing
 import pickle
@@ -9,8 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from conftest import CALLS, DATES, TEXTS, Load, device_names, in_child, resident_bytes
+from conftest import CALLS, DATES, GOLDENS, TEXTS, Load, device_names, in_child, resident_bytes
 
 import vkformer
 
@@ -232,7 +234,46 @@ def test_results_and_errors_are_values() -> None:
     with load() as model:
         found = use(model)
         assert pickle.loads(pickle.dumps(found)) == found
-        with pytest.raises(TypeError):
-            pickle.dumps(model)
     error = pickle.loads(pickle.dumps(vkformer.VulkanError("lost", -4)))
     assert (str(error), error.vk, error.code) == ("lost", -4, "vulkan")
+
+
+def refuses_copies(thing: Any) -> None:
+    name = type(thing).__name__
+    for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match=f"a vkformer.{name} cannot be copied or pickled: [a-z]"):
+            attempt(thing)
+
+
+def test_models_are_not_copied(call: tuple[Load, Callable[[Any], Any]]) -> None:
+    load, use = call
+    with load() as model:
+        refuses_copies(model)
+        twin = model.twin()
+        refuses_copies(twin)
+        twin.close()
+        assert use(model)
+
+
+def test_what_holds_a_model_a_device_or_a_thread_is_not_copied(generator: vkformer.Generator) -> None:
+    refuses_copies(vkformer.VoiceActivityDetector(GOLDENS / "vad" / "network.safetensors"))
+    with vkformer.Graph(vkformer.ops.softmax, "cpu") as graph, vkformer.Chat(generator) as chat:
+        refuses_copies(graph)
+        refuses_copies(chat)
+    with generator.stream("Hello", max_tokens=2) as stream:
+        refuses_copies(stream)
+        assert "".join(stream)
+    refuses_copies(generator.stream_async("Hello", max_tokens=2))
+    with vkformer.Pool([generator.twin()]) as pool:
+        refuses_copies(pool)
+        assert pool.submit(lambda model: model.generate("Hello", max_tokens=2).tokens).result()
+    tensors: list[vkformer.Tensor] = []
+
+    def traced(x: vkformer.Tensor) -> vkformer.Tensor:
+        tensors.append(x)
+        return vkformer.ops.softmax(x)
+
+    with vkformer.Graph(traced, "cpu") as graph:
+        graph(np.ones(4, np.float32))
+    with pytest.raises(TypeError, match="cannot be copied or pickled"):
+        copy.deepcopy(tensors[0])

@@ -6,11 +6,12 @@ from typing import Any, Unpack
 from . import _inputs
 from ._generator import GenerateArguments, Generator
 from ._inputs import Dtype, Path
+from ._not_copied import NotCopied
 from ._results import Generation
 from ._streams import AsyncTextStream, TextStream
 
 
-class Chat:
+class Chat(NotCopied):
     """A conversation with a language model: what was said is kept, and computed once.
 
     model: a Generator, or a path and options to load one with, as Generator takes them; the Chat closes what it has loaded.
@@ -19,6 +20,8 @@ class Chat:
 
     One turn at a time: a question while an answer is being read is a RuntimeError.
     """
+
+    _instead = "make one of the same Generator, or load it again; messages has what was said"
 
     def __init__(
         self,

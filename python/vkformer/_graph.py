@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from . import _core, _inputs
 from ._inputs import ArrayLike
+from ._not_copied import NotCopied
 from ._results import FloatArray
 
 #: Formats that only weights have: bfloat16, and GGUF's block formats.
@@ -118,8 +119,10 @@ def _block(format: WeightFormat) -> int:
     return 1 if format == "bf16" else 256 if format.endswith("_k") else 32
 
 
-class Trace:
+class Trace(NotCopied):
     """A graph that grows while a function is traced."""
+
+    _instead = "its tensors belong to the function that is traced"
 
     def __init__(self) -> None:
         self.builder = _core.GraphBuilder()
@@ -215,7 +218,7 @@ class _Compiled:
     constants: list[object]  # whose ids are in the key
 
 
-class Graph(Generic[R]):
+class Graph(NotCopied, Generic[R]):
     """A function of arrays that runs on a device: traced and compiled once for each kind of arguments.
 
         >>> attention = vkformer.Graph(vkformer.ops.attention, "auto")
@@ -237,6 +240,8 @@ class Graph(Generic[R]):
     Raises: NoVulkanLoaderError, NoDeviceError, MissingFeatureError; InvalidArgumentError (an unknown op or variant,
     variants for the CPU).
     """
+
+    _instead = "make one of the same function where it is needed"
 
     @overload
     def __init__(

@@ -2,7 +2,6 @@
 """What all models have: one call at a time, calls in other threads for asyncio, and an end."""
 
 import asyncio
-import copy
 import os
 import threading
 import warnings
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Generic, Literal, Protocol, Self, TypedDict, T
 
 from . import _core
 from ._errors import CancelledError, UnknownFieldWarning
+from ._not_copied import NotCopied
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -103,12 +103,14 @@ class CallLock:
             self._owners = ()
 
 
-class Model(Generic[Core]):
+class Model(NotCopied, Generic[Core]):
     """A model on a device.
 
     Calls from several threads wait for each other; the GIL is free while the library works. ``close()``, or the end of a
     ``with`` block, gives memory and device back. After a fork the child cannot use the models of its parent.
     """
+
+    _instead = "load it again where it is needed, or take twin() for another thread (vkformer.Pool runs several)"
 
     def __init__(self, core: Core) -> None:
         self._begin(core)
@@ -139,7 +141,8 @@ class Model(Generic[Core]):
         first. Waits for what runs. ``vkformer.Pool`` runs several.
         Raises: ValueError (the model is closed), DeviceLostError, VulkanError, OutOfDeviceMemoryError.
         """
-        made = copy.copy(self)
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
         made._begin(self._run(lambda stop: self._core.twin()))
         return made
 

@@ -15,6 +15,7 @@ from typing import Any, Generic, Self, SupportsIndex, TypeVar
 
 from . import _inputs
 from ._model import Model
+from ._not_copied import NotCopied
 
 M = TypeVar("M", bound=Model[Any])
 T = TypeVar("T")
@@ -24,7 +25,7 @@ _Jobs = queue.SimpleQueue[Callable[[Any], None] | None]
 _live: "weakref.WeakSet[Pool[Any]]" = weakref.WeakSet()
 
 
-class Pool(Generic[M]):
+class Pool(NotCopied, Generic[M]):
     """Models that share work: each takes the next piece when it has done the one before, so that faster ones take more.
 
     models: of one class and one model, say, on different devices; the pool closes them when it ends. Those on one device
@@ -34,6 +35,8 @@ class Pool(Generic[M]):
     After a fork the child cannot use the pool of its parent.
     Raises: ValueError (no models, or one twice).
     """
+
+    _instead = "make another one, of models of its own; threads may share one"
 
     def __init__(self, models: Iterable[M]) -> None:
         self._models = list(models)

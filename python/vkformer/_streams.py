@@ -14,6 +14,7 @@ from typing import Any, Self
 from . import _core
 from ._errors import CancelledError
 from ._model import Model, all_of, here
+from ._not_copied import NotCopied
 from ._results import Generation
 
 OnText = Callable[[int, str, int], bool]
@@ -133,13 +134,15 @@ def _close_all() -> None:
         pump.close()
 
 
-class TextStream(Iterator[str]):
+class TextStream(NotCopied, Iterator[str]):
     """The pieces of an answer, as they come; joined they are its whole text. Generation begins with the first piece asked for.
 
     A stream that is closed, by ``close()``, by the end of a ``with`` block, or because nobody has it any more, ends the
     generation within one step. ``result`` is there when the last piece was read: the Generation. The stream holds its
     model: calls from other threads wait for its end, and one from the same thread is an error.
     """
+
+    _instead = "begin another one"
 
     def __init__(self, model: Model[Any], work: Work, on_end: Callable[[str, bool], None] | None = None) -> None:
         self._pump = Pump(model, work)
@@ -197,8 +200,10 @@ class TextStream(Iterator[str]):
             self._end(failed=not self._read)
 
 
-class AsyncTextStream(AsyncIterator[str]):
+class AsyncTextStream(NotCopied, AsyncIterator[str]):
     """A TextStream for ``async for``. ``await stream.aclose()``, or cancelling the task that reads, ends the generation."""
+
+    _instead = "begin another one"
 
     def __init__(self, model: Model[Any], work: Work, on_end: Callable[[str, bool], None] | None = None) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None

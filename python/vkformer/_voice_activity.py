@@ -6,6 +6,7 @@ from typing import SupportsFloat, SupportsIndex, TypedDict, Unpack
 
 from . import _core, _inputs
 from ._inputs import ArrayLike, Path
+from ._not_copied import NotCopied
 from ._results import FloatArray
 
 
@@ -49,7 +50,7 @@ def vad_options(
     )
 
 
-class VoiceActivityDetector:
+class VoiceActivityDetector(NotCopied):
     """Silero VAD of versions 5 and 6 for 16 kHz, on the calling thread of the CPU.
 
     path: silero_vad/data/silero_vad_16k.safetensors of the package silero-vad 6.2, which is not shipped here.
@@ -61,6 +62,7 @@ class VoiceActivityDetector:
         UnsupportedConfigError (a tensor that is not of this network).
     """
 
+    _instead = "load it again where it is needed; threads may share one"
     sample_rate = 16000
     frame_samples = 512
 
