@@ -212,6 +212,49 @@ def test_options_of_generations(generator: vkformer.Generator, arguments: dict[s
     assert len(generator.generate("Hello", max_tokens=4, ignore_end=True).tokens) == 4
 
 
+def test_misspelt_options_are_named_with_the_public_call(generator: vkformer.Generator) -> None:
+    for load, call, wrong, near in (
+        (vkformer.Translator, "Translator", "beems", "beams"),
+        (vkformer.Generator, "Generator", "plain_shader", "plain_shaders"),
+        (vkformer.Chat, "Generator", "contexts", "context"),
+        (vkformer.Embedder, "Embedder", "normalise", "normalize"),
+        (vkformer.Reranker, "Reranker", "max_lenght", "max_length"),
+        (vkformer.Transcriber, "Transcriber", "vad_parameter", "vad_parameters"),
+        (vkformer.ImageClassifier, "ImageClassifier", "onprogress", "on_progress"),
+        (vkformer.ImageEmbedder, "ImageEmbedder", "Dtype", "dtype"),
+    ):
+        expected = rf"^{call}\(\) got an unexpected keyword argument '{wrong}'; did you mean '{near}'\?$"
+        with pytest.raises(TypeError, match=expected):
+            load("there is no such folder", **{wrong: 1})  # type: ignore[operator]
+    with pytest.raises(TypeError, match=r"^Translator\(\) got an unexpected keyword argument 'xyzzy'$"):
+        vkformer.Translator("there is no such folder", xyzzy=1)  # type: ignore[call-arg]
+    chat = vkformer.Chat(generator)
+    messages = [("user", "Hello")]
+    calls: list[tuple[Any, str, Any]] = [
+        (generator.generate, "Generator.generate", "Hello"),
+        (generator.generate_tokens, "Generator.generate_tokens", [[1]]),
+        (generator.stream, "Generator.stream", "Hello"),
+        (generator.stream_async, "Generator.stream_async", "Hello"),
+        (generator.chat, "Generator.chat", messages),
+        (generator.chat_stream, "Generator.chat_stream", messages),
+        (generator.chat_stream_async, "Generator.chat_stream_async", messages),
+        (chat.say, "Generator.chat", "Hello"),
+        (chat.stream, "Chat.stream", "Hello"),
+        (chat.stream_async, "Chat.stream_async", "Hello"),
+    ]
+    for use, name, given in calls:
+        with pytest.raises(TypeError, match=rf"^{name}\(\) got an .* 'max_token'; did you mean 'max_tokens'\?$"):
+            use(given, max_token=3)
+    with pytest.raises(TypeError, match=r"^Generator.score\(\) got an .* 'likelyest'; did you mean 'likeliest'\?$"):
+        generator.score("Hello", likelyest=3)  # type: ignore[call-overload]
+    detector = vkformer.VoiceActivityDetector(GOLDENS / "vad" / "network.safetensors")
+    near_pad = "got an .* 'speech_pad'; did you mean 'speech_pad_ms'"
+    with pytest.raises(TypeError, match=rf"^VoiceActivityDetector.speech_timestamps\(\) {near_pad}"):
+        detector.speech_timestamps(np.zeros(512, np.float32), speech_pad=3)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=f"^vad_parameters {near_pad}"):
+        vkformer.Transcriber("no folder", "cpu", vad="x", vad_parameters={"speech_pad": 3})  # type: ignore[typeddict-unknown-key]
+
+
 def test_tokens(generator: vkformer.Generator) -> None:
     for prompt in ([], [-1], [10**6], [2**40], [1.5], ["a"]):
         with pytest.raises((TypeError, ValueError)):

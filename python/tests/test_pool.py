@@ -113,7 +113,23 @@ def test_a_pool_has_models_of_its_own() -> None:
     (one,) = translators(1)
     with pytest.raises(ValueError, match="in the pool twice"):
         vkformer.Pool([one, one])
-    one.close()
+    with pytest.raises(TypeError, match=r"expected several: \[model"):
+        vkformer.Pool(one)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"models is 3"):
+        vkformer.Pool(3)  # type: ignore[arg-type]
+    threads = threading.active_count()
+    for wrong in (3, None, "cpu", vkformer.Translator):
+        with pytest.raises(TypeError, match=r"models\[1\] is .*expected a model"):
+            vkformer.Pool([one, wrong])  # type: ignore[type-var]
+    assert threading.active_count() == threads
+    with vkformer.Pool([one]) as pool:
+        for call in (3, None, "translate"):
+            with pytest.raises(TypeError, match=f"the call is {call!r}"):
+                pool.submit(call)  # type: ignore[arg-type]
+            with pytest.raises(TypeError, match=f"the call is {call!r}"):
+                pool.map(call, DAYS)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"models\[0\] is closed"):
+        vkformer.Pool([one])
 
 
 def test_closing_stops_what_runs_and_cancels_what_waits() -> None:

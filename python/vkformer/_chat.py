@@ -78,13 +78,13 @@ class Chat(NotCopied):
     def stream(self, text: str, **arguments: Unpack[GenerateArguments]) -> TextStream:
         """The answer as it comes. Of a stream that is closed before its end, what was read is kept as the answer."""
         asked = self._asked(text)
-        work = self._generator._chat_work(asked, arguments)
+        work = self._generator._chat_work("Chat.stream", asked, arguments)
         return TextStream(self._generator, work, self._begin(asked))
 
     def stream_async(self, text: str, **arguments: Unpack[GenerateArguments]) -> AsyncTextStream:
         """``stream`` for ``async for``."""
         asked = self._asked(text)
-        work = self._generator._chat_work(asked, arguments)
+        work = self._generator._chat_work("Chat.stream_async", asked, arguments)
         return AsyncTextStream(self._generator, work, self._begin(asked))
 
     def close(self) -> None:

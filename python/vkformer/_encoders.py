@@ -42,7 +42,7 @@ class Embedder(Model[_core.Embedder]):
         adapters: Mapping[str, Path] | None = None,
         **common: Unpack[CommonArguments],
     ) -> None:
-        options, on_progress = _inputs.common(device, dtype, **common)
+        options, on_progress = _inputs.common(Embedder, device, dtype, common)
         super().__init__(
             _core.Embedder(
                 _inputs.path(path),
@@ -131,7 +131,7 @@ class Reranker(Model[_core.CrossEncoder]):
         adapters: Mapping[str, Path] | None = None,
         **common: Unpack[CommonArguments],
     ) -> None:
-        options, on_progress = _inputs.common(device, dtype, **common)
+        options, on_progress = _inputs.common(Reranker, device, dtype, common)
         super().__init__(
             _core.CrossEncoder(
                 _inputs.path(path),

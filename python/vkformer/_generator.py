@@ -112,7 +112,7 @@ def _constraint(name: str, value: Any) -> _core.Constraint | None:
     return _core.Constraint.choice(_inputs.texts(value, name))
 
 
-def _options(arguments: Mapping[str, Any]) -> _core.GenerateOptions:
+def _options(call: str, arguments: Mapping[str, Any]) -> _core.GenerateOptions:
     options = _core.GenerateOptions()
     sampling: _core.Sampling | None = None
     for name, value in arguments.items():
@@ -146,7 +146,7 @@ def _options(arguments: Mapping[str, Any]) -> _core.GenerateOptions:
                 raise ValueError(f"{name} is given beside another constraint")
             options.constraint = _constraint(name, value)
         else:
-            raise TypeError(f"unexpected keyword argument {name!r}")
+            raise _inputs.unexpected(f"{call}()", name, GenerateArguments.__annotations__)
     if sampling is not None:
         options.sampling = sampling
     return options
@@ -208,7 +208,7 @@ class Generator(Model[_core.Generator]):
         adapters: Mapping[str, Path] | None = None,
         **common: Unpack[CommonArguments],
     ) -> None:
-        options, on_progress = _inputs.common(device, dtype, **common)
+        options, on_progress = _inputs.common(Generator, device, dtype, common)
         super().__init__(
             _core.Generator(
                 _inputs.path(path),
@@ -243,7 +243,7 @@ class Generator(Model[_core.Generator]):
         temperature or a stop text with beams), MissingFileError (no tokenizer), DeviceLostError, VulkanError, MemoryError.
         """
         given = [prompts] if isinstance(prompts, str) else _inputs.texts(prompts, "prompts")
-        options = _options(arguments)
+        options = _options("Generator.generate", arguments)
         found = _generations(self._run(lambda stop: self._core.generate(given, options, None, stop)))
         return found[0] if isinstance(prompts, str) else found
 
@@ -258,7 +258,7 @@ class Generator(Model[_core.Generator]):
     ) -> Generation | list[Generation]:
         """``generate`` in another thread."""
         given = [prompts] if isinstance(prompts, str) else _inputs.texts(prompts, "prompts")
-        options = _options(arguments)
+        options = _options("Generator.generate_async", arguments)
         found = _generations(await self._run_async(lambda stop: self._core.generate(given, options, None, stop)))
         return found[0] if isinstance(prompts, str) else found
 
@@ -267,7 +267,7 @@ class Generator(Model[_core.Generator]):
     ) -> list[Generation]:
         """``generate`` for prompts that are token ids. A model without a tokenizer gives tokens, and empty texts."""
         given = _token_prompts(prompts)
-        options = _options(arguments)
+        options = _options("Generator.generate_tokens", arguments)
         return _generations(self._run(lambda stop: self._core.generate_tokens(given, options, None, stop)))
 
     async def generate_tokens_async(
@@ -275,16 +275,16 @@ class Generator(Model[_core.Generator]):
     ) -> list[Generation]:
         """``generate_tokens`` in another thread."""
         given = _token_prompts(prompts)
-        options = _options(arguments)
+        options = _options("Generator.generate_tokens_async", arguments)
         return _generations(await self._run_async(lambda stop: self._core.generate_tokens(given, options, None, stop)))
 
     def stream(self, prompt: str, **arguments: Unpack[GenerateArguments]) -> TextStream:
         """``for piece in generator.stream(prompt)``: the text as it comes, in whole characters; with beams at the end."""
-        return TextStream(self, self._work(prompt, arguments))
+        return TextStream(self, self._work("Generator.stream", prompt, arguments))
 
     def stream_async(self, prompt: str, **arguments: Unpack[GenerateArguments]) -> AsyncTextStream:
         """``async for piece in generator.stream_async(prompt)``."""
-        return AsyncTextStream(self, self._work(prompt, arguments))
+        return AsyncTextStream(self, self._work("Generator.stream_async", prompt, arguments))
 
     def chat(self, messages: Iterable[Message], **arguments: Unpack[GenerateArguments]) -> Generation:
         """Answers a conversation, put into words by the model's own template. ``Chat`` keeps one.
@@ -293,21 +293,21 @@ class Generator(Model[_core.Generator]):
         Raises: as ``generate``; InvalidArgumentError also where the template refuses the conversation, MissingFileError
         where the model has none.
         """
-        given, options = _messages(messages), _options(arguments)
+        given, options = _messages(messages), _options("Generator.chat", arguments)
         return _generations(self._run(lambda stop: self._core.chat(given, options, None, stop)))[0]
 
     async def chat_async(self, messages: Iterable[Message], **arguments: Unpack[GenerateArguments]) -> Generation:
         """``chat`` in another thread."""
-        given, options = _messages(messages), _options(arguments)
+        given, options = _messages(messages), _options("Generator.chat_async", arguments)
         return _generations(await self._run_async(lambda stop: self._core.chat(given, options, None, stop)))[0]
 
     def chat_stream(self, messages: Iterable[Message], **arguments: Unpack[GenerateArguments]) -> TextStream:
         """``chat``, as it comes."""
-        return TextStream(self, self._chat_work(messages, arguments))
+        return TextStream(self, self._chat_work("Generator.chat_stream", messages, arguments))
 
     def chat_stream_async(self, messages: Iterable[Message], **arguments: Unpack[GenerateArguments]) -> AsyncTextStream:
         """``chat``, as it comes, for ``async for``."""
-        return AsyncTextStream(self, self._chat_work(messages, arguments))
+        return AsyncTextStream(self, self._chat_work("Generator.chat_stream_async", messages, arguments))
 
     @overload
     def score(self, texts: str, **arguments: Unpack[ScoreArguments]) -> TextScores: ...  # type: ignore[overload-overlap]
@@ -321,7 +321,7 @@ class Generator(Model[_core.Generator]):
         NotANumberError, MissingFileError (no tokenizer), DeviceLostError, VulkanError, MemoryError.
         """
         given = [texts] if isinstance(texts, str) else _inputs.texts(texts, "texts")
-        asked = _score_arguments(arguments)
+        asked = _score_arguments("Generator.score", arguments)
         found = text_scores(self._run(lambda stop: self._core.score(given, *asked, stop)))
         return found[0] if isinstance(texts, str) else found
 
@@ -334,7 +334,7 @@ class Generator(Model[_core.Generator]):
     ) -> TextScores | list[TextScores]:
         """``score`` in another thread."""
         given = [texts] if isinstance(texts, str) else _inputs.texts(texts, "texts")
-        asked = _score_arguments(arguments)
+        asked = _score_arguments("Generator.score_async", arguments)
         found = text_scores(await self._run_async(lambda stop: self._core.score(given, *asked, stop)))
         return found[0] if isinstance(texts, str) else found
 
@@ -343,7 +343,7 @@ class Generator(Model[_core.Generator]):
     ) -> list[TextScores]:
         """``score`` for texts that are token ids: no window begins with a token that was not given."""
         given = [_inputs.tokens(text, f"texts[{i}]") for i, text in enumerate(texts)]
-        asked = _score_arguments(arguments)
+        asked = _score_arguments("Generator.score_tokens", arguments)
         return text_scores(self._run(lambda stop: self._core.score_tokens(given, *asked, stop)))
 
     async def score_tokens_async(
@@ -351,7 +351,7 @@ class Generator(Model[_core.Generator]):
     ) -> list[TextScores]:
         """``score_tokens`` in another thread."""
         given = [_inputs.tokens(text, f"texts[{i}]") for i, text in enumerate(texts)]
-        asked = _score_arguments(arguments)
+        asked = _score_arguments("Generator.score_tokens_async", arguments)
         return text_scores(await self._run_async(lambda stop: self._core.score_tokens(given, *asked, stop)))
 
     def tokenize(self, text: str) -> list[int]:
@@ -383,8 +383,8 @@ class Generator(Model[_core.Generator]):
         """Of the last call that has ended."""
         return GenerationTimings(*self._run(lambda _: self._core.timings()))
 
-    def _work(self, prompt: str, arguments: Mapping[str, Any]) -> Work:
-        given, options = [_inputs.text(prompt, "the prompt")], _options(arguments)
+    def _work(self, call: str, prompt: str, arguments: Mapping[str, Any]) -> Work:
+        given, options = [_inputs.text(prompt, "the prompt")], _options(call, arguments)
         core = self._core
 
         def work(on_text: OnText, stop: _core.Stop) -> Generation:
@@ -392,8 +392,8 @@ class Generator(Model[_core.Generator]):
 
         return work
 
-    def _chat_work(self, messages: Iterable[Message], arguments: Mapping[str, Any]) -> Work:
-        given, options = _messages(messages), _options(arguments)
+    def _chat_work(self, call: str, messages: Iterable[Message], arguments: Mapping[str, Any]) -> Work:
+        given, options = _messages(messages), _options(call, arguments)
         core = self._core
 
         def work(on_text: OnText, stop: _core.Stop) -> Generation:
@@ -406,11 +406,13 @@ def _token_prompts(prompts: Iterable[Iterable[SupportsIndex]]) -> list[list[int]
     return [_inputs.tokens(prompt, f"prompts[{i}]") for i, prompt in enumerate(prompts)]
 
 
-def _score_arguments(arguments: Mapping[str, Any]) -> tuple[int, int, list[tuple[str, float]], Progress | None]:
+def _score_arguments(
+    call: str, arguments: Mapping[str, Any]
+) -> tuple[int, int, list[tuple[str, float]], Progress | None]:
     asked: dict[str, Any] = {"likeliest": 0, "stride": 0, "adapters": (), "on_progress": None}
     for name, value in arguments.items():
         if name not in asked:
-            raise TypeError(f"unexpected keyword argument {name!r}")
+            raise _inputs.unexpected(f"{call}()", name, asked)
         asked[name] = value
     return (
         _inputs.uint(asked["likeliest"], "likeliest"),

@@ -50,7 +50,7 @@ class ImageClassifier(Model[_core.ImageClassifier]):
         batch: SupportsIndex = 32,
         **common: Unpack[CommonArguments],
     ) -> None:
-        options, on_progress = _inputs.common(device, dtype, **common)
+        options, on_progress = _inputs.common(ImageClassifier, device, dtype, common)
         core = _core.ImageClassifier(_inputs.path(path), options, on_progress, batch=_inputs.uint(batch, "batch"))
         super().__init__(core)
         self._labels = core.labels()
@@ -130,7 +130,7 @@ class ImageEmbedder(Model[_core.ImageEmbedder]):
         normalize: bool = True,
         **common: Unpack[CommonArguments],
     ) -> None:
-        options, on_progress = _inputs.common(device, dtype, **common)
+        options, on_progress = _inputs.common(ImageEmbedder, device, dtype, common)
         super().__init__(
             _core.ImageEmbedder(
                 _inputs.path(path),

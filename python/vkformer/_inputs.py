@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What callers give, as the extension module takes it: checked here, so that mistakes are named in Python's words."""
 
+import difflib
+import inspect
 import math
 import operator
 import os
@@ -31,7 +33,25 @@ def path(value: Path) -> bytes:
     return encoded
 
 
+def unexpected(where: str, name: str, known: Iterable[str]) -> TypeError:
+    """The error for a keyword argument that the public call does not have."""
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return TypeError(f"{where} got an unexpected keyword argument {name!r}{hint}")
+
+
 def common(
+    model: type[Any], device: str | int, dtype: Dtype, given: Mapping[str, Any]
+) -> tuple[_core.CommonOptions, Callable[[str], object] | None]:
+    """What all models take, `given` by keyword to the class, and what is called while one loads."""
+    names = list(inspect.signature(_common).parameters)
+    for name in given:
+        if name not in names[2:]:
+            raise unexpected(f"{model.__name__}()", name, [*list(inspect.signature(model).parameters)[:-1], *names])
+    return _common(device, dtype, **given)
+
+
+def _common(
     device: str | int,
     dtype: Dtype,
     *,
@@ -40,7 +60,6 @@ def common(
     on_progress: Callable[[str], object] | None = None,
     offload: int | Literal["auto"] = 0,
 ) -> tuple[_core.CommonOptions, Callable[[str], object] | None]:
-    """What all models take, and what is called while one loads."""
     name = device_choice(device)
     choice(dtype, "dtype", ("f32", "f16"))
     variants = variants_by_op(shader_variants)

@@ -33,13 +33,20 @@ class Pool(NotCopied, Generic[M]):
 
     ``close()``, or the end of a ``with`` block, stops what runs and cancels what waits. Use models through the pool alone.
     After a fork the child cannot use the pool of its parent.
-    Raises: ValueError (no models, or one twice).
+    Raises: TypeError (what is no model), ValueError (no models, one twice, a closed one).
     """
 
     _instead = "make another one, of models of its own; threads may share one"
 
     def __init__(self, models: Iterable[M]) -> None:
+        if isinstance(models, Model) or not isinstance(models, Iterable):
+            raise TypeError(f"models is {models!r}, expected several: [model, model.twin()]")
         self._models = list(models)
+        for i, model in enumerate(self._models):
+            if not isinstance(model, Model):
+                raise TypeError(f"models[{i}] is {model!r}, expected a model: vkformer.Translator(…), …")
+            if model.closed:
+                raise ValueError(f"models[{i}] is closed")
         if not self._models:
             raise ValueError("a pool needs a model")
         if len({id(model) for model in self._models}) < len(self._models):
@@ -64,8 +71,9 @@ class Pool(NotCopied, Generic[M]):
     def submit(self, call: Callable[[M], R]) -> "Future[R]":
         """``call(model)``, with the first model that is free: a future, which ``asyncio.wrap_future`` takes too.
 
-        Raises: ValueError (the pool is closed).
+        Raises: ValueError (the pool is closed), TypeError (it cannot be called).
         """
+        _check_call(call)
         if os.getpid() != self._process:
             raise RuntimeError("the pool was made before this process was forked: make one here")
         future: Future[R] = Future()
@@ -98,6 +106,7 @@ class Pool(NotCopied, Generic[M]):
         their way. An error is raised in its place, and ends the rest; so does leaving the loop, but for what runs.
         Raises: ValueError (a batch of none; a call that gives not as many results as it got items; the pool is closed).
         """
+        _check_call(call)
         count = _inputs.uint(batch, "batch")
         if count == 0:
             raise ValueError("batch is 0, expected at least 1")
@@ -154,6 +163,11 @@ class Pool(NotCopied, Generic[M]):
 
     def __repr__(self) -> str:
         return f"<vkformer.Pool {'closed' if self._closed else f'of {self._models!r}'}>"
+
+
+def _check_call(call: object) -> None:
+    if not callable(call):
+        raise TypeError(f"the call is {call!r}, expected a function of a model")
 
 
 def _end(jobs: _Jobs, threads: int) -> None:

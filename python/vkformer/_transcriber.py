@@ -67,13 +67,13 @@ class Transcriber(Model[_core.Transcriber]):
         vad_parameters: VadParameters | None = None,
         **common: Unpack[CommonArguments],
     ) -> None:
-        options, on_progress = _inputs.common(device, dtype, **common)
+        options, on_progress = _inputs.common(Transcriber, device, dtype, common)
         file = b"" if vad is None else _inputs.path(vad)
         if vad is not None and not file:
             raise ValueError("vad names no file")
         if vad is None and vad_parameters is not None:
             raise ValueError("vad_parameters say what counts as speech, and all sound is heard: give vad=FILE, too")
-        self._vad = vad_options(**(vad_parameters or {}))
+        self._vad = vad_options("vad_parameters", vad_parameters or {})
         self._filters = vad is not None
         several = temperatures if isinstance(temperatures, Iterable) else [temperatures]
         core = _core.Transcriber(
@@ -144,7 +144,7 @@ class Transcriber(Model[_core.Transcriber]):
             raise ValueError(f"vad_parameters say what counts as speech, and all sound is heard: {what_to_do}")
         if not filters:
             return None
-        return self._vad if parameters is None else vad_options(**parameters)
+        return self._vad if parameters is None else vad_options("vad_parameters", parameters)
 
     @property
     def sample_rate(self) -> int:

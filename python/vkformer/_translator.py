@@ -47,7 +47,7 @@ class Translator(Model[_core.Translator]):
         to_language: str = "",
         **common: Unpack[CommonArguments],
     ) -> None:
-        options, on_progress = _inputs.common(device, dtype, **common)
+        options, on_progress = _inputs.common(Translator, device, dtype, common)
         super().__init__(
             _core.Translator(
                 _inputs.path(path),

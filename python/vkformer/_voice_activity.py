@@ -2,7 +2,8 @@
 """Where in a sound somebody speaks."""
 
 import math
-from typing import SupportsFloat, SupportsIndex, TypedDict, Unpack
+from collections.abc import Mapping
+from typing import Any, SupportsFloat, SupportsIndex, TypedDict, Unpack
 
 from . import _core, _inputs
 from ._inputs import ArrayLike, Path
@@ -31,7 +32,15 @@ class VadParameters(TypedDict, total=False):
     speech_pad_ms: SupportsIndex
 
 
-def vad_options(
+def vad_options(where: str, given: Mapping[str, Any]) -> _core.VadOptions:
+    """Of VadParameters that `where` was given."""
+    for name in given:
+        if name not in VadParameters.__annotations__:
+            raise _inputs.unexpected(where, name, VadParameters.__annotations__)
+    return _vad_options(**given)
+
+
+def _vad_options(
     *,
     threshold: SupportsFloat = 0.5,
     neg_threshold: SupportsFloat | None = None,
@@ -82,4 +91,5 @@ class VoiceActivityDetector(NotCopied):
 
         Raises: as ``probabilities``; InvalidArgumentError (parameters outside their range).
         """
-        return self._core.speech_timestamps(_inputs.samples(samples), vad_options(**parameters))
+        options = vad_options("VoiceActivityDetector.speech_timestamps()", parameters)
+        return self._core.speech_timestamps(_inputs.samples(samples), options)
