@@ -374,7 +374,7 @@ VKFORMER_API void vkf_graph_destroy(vkf_graph* graph);
 
 /**
  * A tensor that the caller writes before each run. Row-major; `shape` has `rank` sizes, 1 ≤ rank ≤ VKF_MAX_RANK. Names
- * are unique. Errors: VKF_ERROR_INVALID_ARGUMENT, VKF_ERROR_SHAPE_MISMATCH.
+ * are unique, and UTF-8. Errors: VKF_ERROR_INVALID_ARGUMENT, VKF_ERROR_SHAPE_MISMATCH.
  */
 VKFORMER_API vkf_result vkf_graph_input(vkf_graph* graph, const char* name, vkf_dtype dtype, uint32_t rank,
                                         const uint64_t* shape, vkf_value* value);

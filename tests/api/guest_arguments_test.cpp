@@ -54,6 +54,31 @@ TEST_CASE("a graph of the C interface refuses what it cannot name or hold", "[ap
     check_call_refused(vkf_graph_add(graph.get(), 1, 2, nullptr), "required");
 }
 
+TEST_CASE("names of the C interface are UTF-8, and so are its messages", "[api][c][errors]") {
+    const VkfGraph graph = sum_graph();
+    constexpr std::uint64_t kExtents[] = {4};
+    const float numbers[4] = {};
+    vkf_value value = 0, y = 0;
+    const std::string refusal = "the name of a tensor is not UTF-8";
+    for (const char* const name : {"\xFF", "x\xC3", "\xED\xA0\x80", "\xC0\xAF"}) {
+        check_call_refused(vkf_graph_input(graph.get(), name, VKF_F32, 1, kExtents, &value), refusal);
+        check_call_refused(vkf_graph_weight(graph.get(), name, VKF_F32, 1, kExtents, numbers, &value), refusal);
+        check_call_refused(
+            vkf_graph_constant(graph.get(), name, VKF_F32, 1, kExtents, numbers, sizeof(numbers), &value), refusal);
+        succeed(vkf_graph_add(graph.get(), 1, 2, &y));
+        check_call_refused(vkf_graph_output(graph.get(), y, name), refusal);
+    }
+    succeed(vkf_graph_input(graph.get(), "größe", VKF_F32, 1, kExtents, &value));
+    check_call_refused(vkf_graph_input(graph.get(), "größe", VKF_F32, 1, kExtents, &value), "tensor named größe");
+    vkf_model* model = nullptr;
+    vkf_device* device = nullptr;
+    succeed(vkf_device_create("cpu", nullptr, &device));
+    const VkfDevice owner(device);
+    check_call_refused(vkf_model_load(device, "no \xFF \xC3\xA4 folder", &model), "no ? ?? folder",
+                       VKF_ERROR_FILE_NOT_FOUND);
+    check_call_refused(vkf_model_load(device, "no ä folder", &model), "no ä folder", VKF_ERROR_FILE_NOT_FOUND);
+}
+
 TEST_CASE("a program of the C interface refuses lists that are not there and bytes that are not all",
           "[api][c][errors]") {
     if (vulkan_device_indices().empty()) return;

@@ -46,6 +46,9 @@ void remember(std::string_view message, VkResult vk) noexcept {
     const std::size_t length = whole_characters(message, sizeof(last_error.message) - 1);
     std::copy_n(message.begin(), length, last_error.message);
     last_error.message[length] = '\0';
+    if (!text::is_utf8(last_error.message))  // a path or a name that the caller gave
+        for (char& byte : last_error.message)
+            if (static_cast<unsigned char>(byte) >= 0x80u) byte = '?';
     last_error.vk = vk;
 }
 

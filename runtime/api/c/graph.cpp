@@ -10,6 +10,7 @@
 #include "core/block_format.hpp"
 #include "core/try.hpp"
 #include "graph/builders.hpp"
+#include "text/unicode.hpp"
 
 using namespace vkformer;
 
@@ -77,6 +78,7 @@ Result<Shape> shape_of(uint32_t rank, const uint64_t* sizes) {
 
 Result<std::string> name_of(const char* name) {
     if (!name || !*name) return Error{ErrorCode::InvalidArgument, "a tensor needs a name"};
+    if (!text::is_utf8(name)) return Error{ErrorCode::InvalidArgument, "the name of a tensor is not UTF-8"};
     return std::string(name);
 }
 
