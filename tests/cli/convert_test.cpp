@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <sstream>
 
 #include <nlohmann/json.hpp>
@@ -16,6 +17,7 @@
 #include "support/files.hpp"
 #include "support/gguf_bytes.hpp"
 #include "support/goldens.hpp"
+#include "support/must.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/wav.hpp"
 
@@ -289,6 +291,34 @@ TEST_CASE("convert says what has no blocks", "[cli][quantized][folder][errors]")
     refuses("convert --dtype q8_0 " + quoted(folder / "bert") + " " + quoted(folder / "bert/blocks"),
             "the destination is in the source's folder");
     CHECK_FALSE(fs::exists(blocks));
+}
+
+TEST_CASE("convert leaves nothing of a folder that it refuses", "[cli][quantized][folder][errors]") {
+    const std::string dtype = GENERATE("f16", "q8_0");
+    const TemporaryFolder folder;
+    const fs::path source = folder / "source";
+    fs::copy(goldens_dir() / "encoders/bert_h20", source);
+    const auto file = must(formats::Safetensors::open(source / "model.safetensors"));
+    std::vector<float> odd(20 * 20, 1);
+    odd[7] = std::numeric_limits<float>::infinity();
+    std::vector<formats::NamedTensor> tensors;
+    for (const auto& [name, data] : file.tensors()) tensors.push_back({name, data});
+    tensors.push_back({"odd", {.dtype = DType::f32, .shape = {20, 20}, .bytes = std::as_bytes(std::span(odd))}});
+    must(formats::write_safetensors(folder / "odd.safetensors", tensors));
+    fs::rename(folder / "odd.safetensors", source / "model.safetensors");
+    const auto convert = [&](const fs::path& destination) {
+        return "convert -q --dtype " + dtype + " " + quoted(source) + " " + quoted(destination);
+    };
+    refuses(convert(folder / "new"), "odd");
+    refuses(convert(folder / "deeper/new/"), "odd");
+    CHECK_FALSE(fs::exists(folder / "new"));
+    CHECK_FALSE(fs::exists(folder / "deeper"));
+    fs::create_directory(folder / "there");
+    folder.write("there/note.txt", "kept");
+    refuses(convert(folder / "there/"), "odd");
+    refuses(convert(folder / "there/new"), "odd");
+    CHECK(read_file(folder / "there/note.txt") == "kept");
+    CHECK(std::distance(fs::directory_iterator(folder / "there"), fs::directory_iterator()) == 1);
 }
 
 TEST_CASE("convert takes the stages of a sentence model along", "[cli][quantized][folder]") {

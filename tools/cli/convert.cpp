@@ -151,6 +151,19 @@ Result<void> create_folder(const fs::path& folder) {
     return {};
 }
 
+/// Makes a folder that `fill` writes to. Of what is refused nothing is left, but of a folder that was there before.
+Result<void> filled_folder(const fs::path& folder, auto&& fill) {
+    std::error_code ignored;
+    fs::path outermost;  // that is made here
+    for (fs::path at = fs::weakly_canonical(folder / "", ignored).parent_path();
+         !at.empty() && !fs::exists(fs::symlink_status(at, ignored)); at = at.parent_path())
+        outermost = at;
+    Result<void> filled = create_folder(folder);
+    if (filled) filled = fill();
+    if (!filled && !outermost.empty()) fs::remove_all(outermost, ignored);
+    return filled;
+}
+
 Result<void> copy_contents(const fs::path& from, const fs::path& to) {
     VKFORMER_TRY(const auto file, MappedFile::open(from));
     return write_file(to, file->bytes());
@@ -197,9 +210,10 @@ Result<int> to_blocks(const ConvertCommand& command, const fs::path& source) {
                                                          "name another folder"};
     VKFORMER_CHECK(models::stage_folders(source));  // what is wrong there is said before anything is written
     VKFORMER_TRY(const auto contents, models::quantized_folder(source, dtype_of(command.dtype)));
-    VKFORMER_CHECK(create_folder(destination));
-    VKFORMER_CHECK(write(command, destination / formats::kBlockFile, contents));
-    VKFORMER_CHECK(copy_other_files(source, destination, dtype_of(command.dtype)));
+    VKFORMER_CHECK(filled_folder(destination, [&]() -> Result<void> {
+        VKFORMER_CHECK(write(command, destination / formats::kBlockFile, contents));
+        return copy_other_files(source, destination, dtype_of(command.dtype));
+    }));
     return kOk;
 }
 
@@ -228,9 +242,10 @@ Result<int> to_safetensors(const ConvertCommand& command, const fs::path& source
         return kOk;
     }
     VKFORMER_CHECK(models::stage_folders(source));
-    VKFORMER_CHECK(create_folder(destination));
-    VKFORMER_CHECK(write_safetensors(destination / "model.safetensors", weights.tensors(), dtype));
-    VKFORMER_CHECK(copy_other_files(source, destination, dtype));
+    VKFORMER_CHECK(filled_folder(destination, [&]() -> Result<void> {
+        VKFORMER_CHECK(write_safetensors(destination / "model.safetensors", weights.tensors(), dtype));
+        return copy_other_files(source, destination, dtype);
+    }));
     return kOk;
 }
 
