@@ -116,6 +116,16 @@ TargetSize size_for(const TargetSize& target, const Image& image) {
     return {.height = target.shortest, .width = longer_side(target.shortest, image.width, image.height)};
 }
 
+/// Errors: CorruptFile, with the size of the image itself: what a shortest side makes of it was in no file.
+Result<TargetSize> checked_size(const TargetSize& target, const Image& image) {
+    const TargetSize size = size_for(target, image);
+    if (target.shortest == 0 || check_size(size.width, size.height)) return size;
+    return Error{ErrorCode::CorruptFile, "the image has " + std::to_string(image.width) + " × " +
+                                             std::to_string(image.height) +
+                                             " pixels, of which the longer side is too long once the shorter one has " +
+                                             std::to_string(target.shortest)};
+}
+
 /// Where a window of `wanted` starts in a line of `present`, both in pixels: to the left of it where it is larger.
 std::int64_t crop_start(std::uint32_t present, std::uint32_t wanted) {
     const std::int64_t spare = std::int64_t{present} - wanted;
@@ -199,14 +209,14 @@ Result<std::vector<float>> ImageProcessor::process(const Image& image) const {
                                                      std::to_string(image.height) + " pixels cannot have " +
                                                      std::to_string(image.rgb.size()) + " bytes"};
     if (resize_ && resizes_values_) {
-        const TargetSize size = size_for(*resize_, image);
+        VKFORMER_TRY(const TargetSize size, checked_size(*resize_, image));
         VKFORMER_TRY(const auto resized, resize_values(image, size.width, size.height, filter_));
         return planes_of(resized);
     }
     Image resized;
     const Image* source = &image;
     if (resize_) {
-        const TargetSize size = size_for(*resize_, image);
+        VKFORMER_TRY(const TargetSize size, checked_size(*resize_, image));
         VKFORMER_TRY(resized, resize(image, size.width, size.height, filter_));
         source = &resized;
     }

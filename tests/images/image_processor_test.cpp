@@ -9,6 +9,7 @@
 
 #include "support/goldens.hpp"
 #include "support/must.hpp"
+#include "support/refused.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -73,6 +74,23 @@ TEST_CASE("sizes that no memory is for are refused before anything is resized", 
     const auto result = p.process({.width = 3, .height = 4, .rgb = std::vector<std::uint8_t>(36)});
     REQUIRE_FALSE(result);
     CHECK_THAT(result.error().message, ContainsSubstring("32768 × 32768 pixels"));
+}
+
+TEST_CASE("an image that is too long once its shorter side is resized is refused with its own size",
+          "[images][errors]") {
+    const bool values = GENERATE(false, true);  // whether floats are resized
+    json config = values ? json::parse(std::ifstream(goldens_dir() / "modern_vision/processed/dinov3.json"))
+                         : processor_json("clip");
+    config["size"] = {{"shortest_edge", 224}};
+    config["do_center_crop"] = false;
+    const auto p = must(processor(config));
+    for (const auto& [width, height] : {std::pair{1u, 1'000'000u}, {1'000'000u, 1u}, {1u, 147u}}) {
+        const auto refused = p.process(
+            {.width = width, .height = height, .rgb = std::vector<std::uint8_t>(std::size_t{3} * width * height)});
+        check_refused(refused, ErrorCode::CorruptFile,
+                      "the image has " + std::to_string(width) + " × " + std::to_string(height) + " pixels, of which");
+        CHECK_THAT(refused.error().message, ContainsSubstring("has 224"));
+    }
 }
 
 TEST_CASE("the fast processors of transformers differ by steps of 255 only", "[images][golden]") {
