@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <string>
 
 #include "core/block_format.hpp"
@@ -271,6 +272,19 @@ TEST_CASE("weights of the C interface that are refused", "[api][c][errors]") {
     check_refused(vkf_quantize(VKF_Q8_0, 33, numbers.data(), &bytes, data.data()), "33 numbers are no whole blocks");
     check_refused(vkf_quantize(VKF_Q8_0, 32, numbers.data(), &bytes, data.data()), "data has 33 bytes, expected 34");
     check_refused(vkf_quantize(VKF_Q8_0, 32, nullptr, &bytes, data.data()), "required");
+    for (const float odd : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN(), 3e38f}) {
+        auto changed = numbers;
+        changed[9] = odd;
+        for (const vkf_dtype format : {VKF_BF16, VKF_Q8_0, VKF_Q4_0, VKF_IQ4_NL, VKF_MXFP4}) {
+            CAPTURE(odd, vkf_dtype_string(format));
+            bytes = data.size();
+            // 3e38 is a bfloat16, and an E8M0 scale, and no float16 scale
+            if (odd == 3e38f && (format == VKF_BF16 || format == VKF_MXFP4))
+                CHECK(vkf_quantize(format, 32, changed.data(), &bytes, data.data()) == VKF_SUCCESS);
+            else
+                check_refused(vkf_quantize(format, 32, changed.data(), &bytes, data.data()), "a number is not finite");
+        }
+    }
     check_refused(vkf_dequantize(VKF_Q8_0, 35, data.data(), 32, found.data()), "have 34 bytes, not 35");
     check_refused(vkf_dequantize(VKF_Q8_0, 34, nullptr, 32, found.data()), "required");
     check_refused(vkf_graph_find(graph.get(), "w", &value), "no input or output is called \"w\"");

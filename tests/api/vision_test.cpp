@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "formats/safetensors.hpp"
 #include "support/backends.hpp"
 #include "support/bounds.hpp"
 #include "support/files.hpp"
@@ -278,6 +279,23 @@ TEST_CASE("folders and images that do not fit are refused", "[vision][errors]") 
     std::ofstream(folder / "preprocessor_config.json")
         << R"({"image_processor_type": "ViTImageProcessor", "size": {"height": 17, "width": 16}})";
     refused(folder.path(), ErrorCode::ShapeMismatch, "the model takes images of 16 × 16 pixels, not 17 × 16");
+
+    // A model of one channel: pictures have three.
+    auto config = read_json(folder / "config.json");
+    config["num_channels"] = 1;
+    std::ofstream(folder / "config.json") << config;
+    const auto file = must(formats::Safetensors::open(vision_folder("vit") / "model.safetensors"));
+    std::vector<formats::NamedTensor> tensors;
+    for (const auto& [name, data] : file.tensors()) {
+        tensors.push_back({name, data});
+        if (!name.ends_with("patch_embeddings.projection.weight")) continue;
+        tensors.back().data.shape = {20, 1, 4, 4};
+        tensors.back().data.bytes = data.bytes.first(data.bytes.size() / 3);
+    }
+    std::filesystem::remove(folder / "model.safetensors");
+    must(formats::write_safetensors(folder / "model.safetensors", tensors));
+    refused(folder.path(), ErrorCode::UnsupportedConfig,
+            "the model takes images of 1 channels; pictures are read with three");
 
     auto classifier = must(ImageClassifier::load(vision_folder("vit"), options));
     const std::vector<Image> images = {Image{.width = 1, .height = 1, .rgb = {1, 2, 3}},

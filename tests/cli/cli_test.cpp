@@ -30,6 +30,20 @@ std::string case_folder(const std::string& name) { return (goldens_dir() / "mari
 
 }  // namespace
 
+TEST_CASE("help that cannot be written is an error", "[cli][errors]") {
+    if (!std::filesystem::exists("/dev/full")) return;
+    const TemporaryFolder folder;
+    for (const std::string arguments : {"--help", "--version", "translate --help"}) {
+        CAPTURE(arguments);
+        const std::string command =
+            std::string(VKFORMER_CLI) + " " + arguments + " > /dev/full 2> " + (folder / "err").string();
+        const int status = std::system(command.c_str());
+        CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 2));
+        CHECK_THAT(read_file(folder / "err"), ContainsSubstring("vkformer: error: cannot write to standard output"));
+    }
+    CHECK(run("--help").exit_code == 0);
+}
+
 TEST_CASE("the program explains itself", "[cli]") {
     for (const std::string command :
          {"", "info ", "translate ", "embed ", "rerank ", "forward ", "validate ", "attention ", "tune ", "inspect ",
