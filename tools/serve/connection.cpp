@@ -200,6 +200,7 @@ void Connection::drain(std::size_t left, Clock::time_point until) {
 }
 
 void Connection::handle() {
+    if (shared_.is_over) return shut();
     waits_ = Waits::answer;
     head_.body = std::move(parser_->get().body());
     exchange_ =

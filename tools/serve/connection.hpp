@@ -109,6 +109,7 @@ struct Shared {
     std::atomic<std::uint64_t> numbers{0};
     std::atomic<std::size_t> body_bytes{0};
     std::atomic<bool> is_stopping{false};
+    std::atomic<bool> is_over{false};  ///< those who answer are there no more
     std::mutex mutex;
     std::map<Connection*, std::weak_ptr<Connection>> connections;
 

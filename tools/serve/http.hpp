@@ -90,7 +90,7 @@ public:
 
     /// With the head of a request alone: what its body may be, or the answer that needs none.
     virtual std::variant<Admission, Response> admit(const Request& head) = 0;
-    /// With the whole request. Does not wait for models.
+    /// With the whole request. Waits for nothing, and leaves to other threads what takes long.
     virtual void handle(ExchangePtr exchange) = 0;
     /// The answer to what is no request (400, 413, 431 or 503; the head as far as it is known), or comes too late (504).
     virtual Response refuse(const Request& head, int status, std::string message) = 0;

@@ -21,7 +21,7 @@ using namespace sockets;
 
 namespace {
 
-constexpr std::size_t kThreads = 3;  // that read and answer what waits for no model
+constexpr std::size_t kThreads = 3;  // that read and write, and answer what is at hand
 
 }  // namespace
 
@@ -31,6 +31,7 @@ struct Listener::Impl {
         shared.service = &service;
     }
     ~Impl() {
+        shared.is_over = true;  // for requests that came whole when the time was up
         for (const auto& connection : shared.all()) connection->close();
         io.restart();
         io.poll();  // so that connections end before what they share

@@ -123,20 +123,32 @@ void Router::handle(ExchangePtr exchange) {
     const Request& request = exchange->request();
     if (request.method == "OPTIONS")
         return exchange->reply(preflight(request, !access_.allowed_origin(request).empty()));
-    const Family family = family_of(request.path);
+    const Call call(exchange, family_of(request.path));
     try {
         const Route& route = find(request);
-        if (route.is_work) {
-            auto place = take_place(at_work_, limits_.requests);
-            if (!place)
-                throw Refusal(
-                    503, "the server is busy with " + std::to_string(limits_.requests) + " requests; try again soon");
-            exchange->hold(std::move(place));
-        }
-        answer(route, Call(exchange, family));
+        if (route.body_bytes == 0) return answer(route, call);
+        auto place = take_place(route.is_work ? with_models_ : without_models_, limits_.requests);
+        if (!place)
+            throw Refusal(503,
+                          "the server is busy with " + std::to_string(limits_.requests) + " requests; try again soon");
+        exchange->hold(std::move(place));
+        answer_elsewhere(route, call);
     } catch (const Refusal& refusal) {
-        exchange->reply(as_response(family, refusal));
+        call.refuse(refusal);
     }
+}
+
+/// Whose client goes while it waits is forgotten, with its body.
+void Router::answer_elsewhere(const Route& route, const Call& call) {
+    const auto ticket = std::make_shared<WorkPool::Ticket>([this, &route, call] {
+        try {
+            answer(route, call);
+        } catch (const std::bad_alloc&) {  // for the words that there is none: the time for the request ends it
+        }
+    });
+    call.exchange().on_gone(
+        [&workers = workers_, ticket] { workers.drop(ticket); });  // before the work says who is told
+    workers_.give(ticket);
 }
 
 void Router::answer(const Route& route, const Call& call) {
@@ -145,7 +157,7 @@ void Router::answer(const Route& route, const Call& call) {
         if (why_not)
             call.refuse(*why_not);
         else if (!*is_gone)
-            answer(route, call);
+            answer_elsewhere(route, call);
     };
     try {
         route.answer(call);

@@ -19,6 +19,7 @@
 #include "serve/log.hpp"
 #include "serve/metrics.hpp"
 #include "serve/refusal.hpp"
+#include "serve/work_pool.hpp"
 
 namespace vkformer::serve {
 
@@ -67,10 +68,12 @@ struct Route {
     std::string_view method, path;
     bool is_prefix = false;  ///< what begins with `path` and has more behind it
     Family family = Family::openai;
-    std::size_t body_bytes = 0;  ///< at most; 0: none
+    std::size_t body_bytes =
+        0;  ///< at most; 0: none, and the answer is at hand: it is made on the thread that read the request
     bool needs_key = true;
     bool key_in_body = false;  ///< where the head has none, LibreTranslate's clients write api_key
-    bool is_work = false;      ///< waits for a model, and counts as one of Limits::requests
+    bool is_work =
+        false;  ///< waits for a model; these, and those with a body that do not, have Limits::requests places each
     std::string_view summary;  ///< for /openapi.json
     std::vector<std::string_view> takes = {"application/json"}, gives = {"application/json"};  ///< content-types
     std::function<void(const Call&)> answer;                                                   ///< may throw Refusal
@@ -78,8 +81,9 @@ struct Route {
 
 class Router final : public Service {
 public:
-    Router(const Access& access, const Limits& limits, Metrics& metrics, Log& log)
-        : access_(access), limits_(limits), metrics_(metrics), log_(log) {}
+    /// `workers` read bodies, which may take them seconds: JSON, templates, tokens, forms of answers.
+    Router(const Access& access, const Limits& limits, Metrics& metrics, Log& log, WorkPool& workers)
+        : access_(access), limits_(limits), metrics_(metrics), log_(log), workers_(workers) {}
 
     void add(Route route) { routes_.push_back(std::move(route)); }
     void add(std::vector<Route> routes) {
@@ -93,7 +97,10 @@ public:
     void finished(const Request& request, const Outcome& outcome) override;
 
 private:
+    using Taken = std::shared_ptr<std::atomic<std::size_t>>;
+
     void answer(const Route& route, const Call& call);
+    void answer_elsewhere(const Route& route, const Call& call);
     /// Throws Refusal (404, 405).
     const Route& find(const Request& head) const;
     const Route* at(std::string_view method, std::string_view path) const;
@@ -106,7 +113,9 @@ private:
     Metrics& metrics_;
     Log& log_;
     std::vector<Route> routes_;
-    std::shared_ptr<std::atomic<std::size_t>> at_work_ = std::make_shared<std::atomic<std::size_t>>(0);
+    WorkPool& workers_;
+    Taken with_models_ = std::make_shared<std::atomic<std::size_t>>(0);
+    Taken without_models_ = std::make_shared<std::atomic<std::size_t>>(0);
 };
 
 }  // namespace vkformer::serve

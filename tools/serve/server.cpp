@@ -17,10 +17,13 @@
 #include "serve/speech_routes.hpp"
 #include "serve/token_routes.hpp"
 #include "serve/translation_routes.hpp"
+#include "serve/work_pool.hpp"
 #include "serve/work_thread.hpp"
 
 namespace vkformer::serve {
 namespace {
+
+constexpr std::size_t kWorkers = 3;  // that read bodies: what each may be bounds what they hold
 
 std::vector<Metrics::Family> families() {
     using enum Metrics::Family::Kind;
@@ -96,7 +99,8 @@ Result<void> run_server(const ServerOptions& options) {
     Log log(options.log_style);
     Metrics metrics(families());
     std::atomic<bool> is_stopping{false};
-    Router router(options.access, options.limits, metrics, log);
+    WorkPool workers(kWorkers);
+    Router router(options.access, options.limits, metrics, log, workers);
     VKFORMER_TRY(Listener listener, Listener::open(options.address, options.port, options.limits, router));
     WorkThread writers;
     // After the listener, whose sockets the requests at work hold.
@@ -124,6 +128,7 @@ Result<void> run_server(const ServerOptions& options) {
         models.stop();
     });
     loader.join();
+    workers.finish();  // while there are the models
     writers.finish();
     return loaded;
 }
