@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import openai
 import pytest
@@ -138,8 +139,48 @@ def test_check_says_what_would_be_loaded() -> None:
     lines = done.stdout.splitlines()
     assert [line.split(":")[0] for line in lines] == list(MODELS)
     # 2 layers of 2 heads of 8 numbers, keys and values, float32: 8 sequences of 160 tokens.
-    assert lines[0] == "texts: language, weights of 0 MB, a cache of 0 MB for 1280 tokens, of which a request has at most 160"
-    assert lines[3].startswith("dates: translation, weights of ")
+    cache = "a cache of 0 MB for 1280 tokens, of which a request has at most 160"
+    assert lines[0] == f"texts: language, weights of 0 MB, {cache}, programs of steps of at most 268 MB"
+    assert re.fullmatch(r"dates: translation, weights of \d+ MB, caches of at most [1-9]\d* MB", lines[3])
+    assert lines[1] == "vectors: embeddings, weights of 0 MB"
+
+
+def checked_as_json(*arguments: str) -> Any:
+    command = [program(), "serve", "--check", "--json", *arguments]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout)
+
+
+def test_check_says_it_in_bytes() -> None:
+    texts = f"texts={MODELS['texts']}"
+    made = checked_as_json("--model", texts, "--load", "on-demand", "--memory", "1G")
+    assert made["on_demand"] is True and made["memory_bytes"] == 1 << 30
+    (model,) = made["models"]
+    assert (model["name"], model["kind"], model["adapters"]) == ("texts", "language", [])
+    assert (model["cache_tokens"], model["context"]) == (1280, 160)
+    assert model["cache_bytes"] == (1280 + 64) * 2 * 2 * 2 * 8 * 4  # and a page that is nobody's
+    assert model["most_step_bytes"] == 256 << 20
+    alone = subprocess.run([program(), "serve", "--json", "--model", texts], capture_output=True, text=True, timeout=60)
+    assert alone.returncode != 0 and "--check" in alone.stderr
+
+
+def test_caches_of_a_translator_are_what_check_says_at_most() -> None:
+    (model,) = checked_as_json("--model", f"dates={MODELS['dates']}")["models"]
+    running = Server(models=("dates",))
+    found = re.compile(r'vkformer_model_memory_bytes{model="dates",kind="caches"} (\d+)')
+
+    def caches() -> int:
+        match = found.search(running.request("GET", "/metrics")[2].decode())
+        assert match
+        return int(match[1])
+
+    ask = {"source": "dates", "target": "iso8601"}
+    running.post("/translate", {**ask, "q": ["12 May 2020"] * 8})
+    assert 0 < caches() < model["most_cache_bytes"]
+    for texts in (1, 2, 4, 8):
+        for words in (1, 3, 6, 12, 24):
+            running.post("/translate", {**ask, "q": ["May " * words] * texts})
+    assert caches() == model["most_cache_bytes"]
+    running.kill()
 
 
 def test_a_signal_lets_what_runs_end(tmp_path: Path) -> None:
@@ -155,6 +196,67 @@ def test_a_signal_lets_what_runs_end(tmp_path: Path) -> None:
     assert len(answers[0]["data"]) == len(texts)
     with pytest.raises(ConnectionRefusedError):
         running.get("/health")
+
+
+def busy(folder: Path, *arguments: str, requests: int = 32) -> tuple[Server, list[threading.Thread], list[object]]:
+    """A server whose model has a template that takes its time, and clients that ask it; what becomes of them comes into the list."""
+    model = Scripted(folder, {"hello": "Hi there."}, "no calls")
+    (folder / "chat_template.jinja").write_text(
+        "{%- for a in messages %}{%- for b in messages %}{%- endfor %}{%- endfor %}{{ messages[-1].content }}"
+    )
+    running = Server("--model", f"talk={model.folder}", *arguments, models=())
+    body = json.dumps({"model": "talk", "messages": [{"role": "user", "content": "<|hello|>"}] * 3000}).encode()
+    ended: list[object] = []
+
+    def ask() -> None:
+        try:
+            ended.append(running.request("POST", "/v1/messages/count_tokens", body, seconds=120)[0])
+        except (OSError, http.client.HTTPException) as error:
+            ended.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(requests)]
+    for thread in threads:
+        thread.start()
+    while not ended:
+        time.sleep(0.001)
+    return running, threads, ended
+
+
+def test_requests_that_take_long_to_read_hold_up_nobody(tmp_path: Path) -> None:
+    running, threads, ended = busy(tmp_path)
+    for _ in range(8):
+        running.get("/health")
+    assert len(ended) <= 8  # of 32, or it had to wait for one of them each time
+    for thread in threads:
+        thread.join()
+    assert ended == [400] * 32  # more steps than a template may take
+    running.kill()
+
+
+def test_a_signal_is_heeded_while_all_workers_are_at_work(tmp_path: Path) -> None:
+    running, threads, ended = busy(tmp_path, "--grace-seconds", "1")
+    running.process.send_signal(signal.SIGTERM)
+    running.line("stopping")
+    assert len(ended) <= 8
+    assert running.process.wait(60) == 0
+    for thread in threads:
+        thread.join()
+    assert ended.count(400) < 24  # what waits then is dropped
+    assert not running.errors
+
+
+def test_whose_client_goes_while_it_waits_to_be_read_is_dropped(tmp_path: Path) -> None:
+    running, threads, ended = busy(tmp_path, requests=24)
+    body = json.dumps({"model": "talk", "content": "<|hello|>"}).encode()
+    head = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with socket.create_connection(("127.0.0.1", running.port), timeout=20) as connection:
+        connection.sendall(head + body)
+        time.sleep(0.05)
+    running.line("request", 20, route="/tokenize", status=499)
+    assert len(ended) < 24
+    running.kill()
+    for thread in threads:
+        thread.join()
 
 
 def test_a_second_signal_ends_the_process_whatever_is_at_work() -> None:

@@ -22,7 +22,7 @@ struct ServeCommand {
     std::vector<std::string> models, languages, adapters;
     std::string key_file, load = "at-start";
     unsigned request_seconds = 600, grace_seconds = 30;
-    bool json_logs = false, checks = false;
+    bool json_logs = false, checks = false, json = false;
 };
 
 struct Named {
@@ -86,7 +86,7 @@ Result<serve::ServerOptions> server_options(const ServeCommand& command) {
 Result<int> run(const ServeCommand& command) {
     VKFORMER_TRY(const auto options, server_options(command));
     if (command.checks) {
-        VKFORMER_TRY(const std::string text, serve::describe_server(options));
+        VKFORMER_TRY(const std::string text, serve::describe_server(options, command.json));
         VKFORMER_CHECK(print(text));
         return kOk;
     }
@@ -172,7 +172,9 @@ void add_serve(CLI::App& app, Action& action) {
         ->type_name("SIZE");
     add_access(command, *options);
     add_limits(command, *options);
-    command.add_flag("--check", options->checks, "Say what would be loaded and what memory it takes, and end");
+    auto* const check =
+        command.add_flag("--check", options->checks, "Say what would be loaded and what memory it takes, and end");
+    command.add_flag("--json", options->json, "With --check: print JSON")->needs(check);
     command.add_flag("--json-logs", options->json_logs, "Log lines as JSON objects");
     options->weights.add(command);
     command.add_option("--context", options->server.model_options.context,

@@ -6,6 +6,8 @@
 #include <optional>
 #include <thread>
 
+#include <nlohmann/json.hpp>
+
 #include "core/try.hpp"
 #include "serve/chat_routes.hpp"
 #include "serve/encoder_routes.hpp"
@@ -22,6 +24,8 @@
 
 namespace vkformer::serve {
 namespace {
+
+using json = nlohmann::ordered_json;
 
 constexpr std::size_t kWorkers = 3;  // that read bodies: what each may be bounds what they hold
 
@@ -67,31 +71,61 @@ Result<void> check_exposure(const ServerOptions& options) {
     return {};
 }
 
-std::string megabytes(std::uint64_t bytes) { return std::to_string((bytes + 500'000) / 1'000'000) + " MB"; }
+std::string megabytes(const json& bytes) {
+    return std::to_string((bytes.get<std::uint64_t>() + 500'000) / 1'000'000) + " MB";
+}
+
+Result<json> describe_entry(const ModelSet::Entry& entry, const ModelOptions& options) {
+    json model = {{"name", entry.spec.name}, {"kind", to_string(entry.kind)}, {"weights_bytes", entry.bytes}};
+    if (entry.kind == ModelKind::language) {
+        VKFORMER_TRY(const auto cache, TextModel::cache_of(entry.spec.path, options));
+        model["cache_bytes"] = cache.bytes;
+        model["cache_tokens"] = cache.tokens;
+        model["context"] = cache.context;
+        model["most_step_bytes"] = cache.most_step_bytes;
+    }
+    if (entry.kind == ModelKind::translation) {
+        VKFORMER_TRY(model["most_cache_bytes"], TranslationModel::most_cache_bytes(entry.spec.path, options));
+    }
+    model["adapters"] = names_of(entry.spec.adapters);
+    return model;
+}
+
+std::string as_text(const json& described) {
+    std::string text;
+    const auto number = [](const json& value) { return std::to_string(value.get<std::uint64_t>()); };
+    for (const json& model : described["models"]) {
+        text += model["name"].get<std::string>() + ": " + model["kind"].get<std::string>() + ", weights of " +
+                megabytes(model["weights_bytes"]);
+        if (model.contains("cache_bytes"))
+            text += ", a cache of " + megabytes(model["cache_bytes"]) + " for " + number(model["cache_tokens"]) +
+                    " tokens, of which a request has at most " + number(model["context"]) +
+                    ", programs of steps of at most " + megabytes(model["most_step_bytes"]);
+        if (model.contains("most_cache_bytes")) text += ", caches of at most " + megabytes(model["most_cache_bytes"]);
+        for (const json& adapter : model["adapters"]) text += "; " + adapter.get<std::string>();
+        text += "\n";
+    }
+    if (described["on_demand"].get<bool>())
+        text += "loaded on demand" +
+                (described.contains("memory_bytes") ? ", within " + megabytes(described["memory_bytes"]) : "") + "\n";
+    return text;
+}
 
 }  // namespace
 
-Result<std::string> describe_server(const ServerOptions& options) {
+Result<std::string> describe_server(const ServerOptions& options, bool as_json) {
     VKFORMER_CHECK(check_exposure(options));
     Log log(options.log_style);
     Metrics metrics(families());
     VKFORMER_TRY(const ModelSet models, ModelSet::find(options.models, options.model_options, metrics, log));
-    std::string text;
+    json described = {{"models", json::array()}, {"on_demand", options.model_options.on_demand}};
+    if (options.model_options.memory > 0) described["memory_bytes"] = options.model_options.memory;
     for (const auto& entry : models.entries()) {
-        text +=
-            entry->spec.name + ": " + std::string(to_string(entry->kind)) + ", weights of " + megabytes(entry->bytes);
-        if (entry->kind == ModelKind::language) {
-            VKFORMER_TRY(const auto cache, TextModel::cache_of(entry->spec.path, options.model_options));
-            text += ", a cache of " + megabytes(cache.bytes) + " for " + std::to_string(cache.tokens) +
-                    " tokens, of which a request has at most " + std::to_string(cache.context);
-        }
-        for (const Adapter& adapter : entry->spec.adapters) text += "; " + adapter.name;
-        text += "\n";
+        VKFORMER_TRY(json model, describe_entry(*entry, options.model_options));
+        described["models"].push_back(std::move(model));
     }
-    if (options.model_options.on_demand)
-        text += "loaded on demand" +
-                (options.model_options.memory > 0 ? ", within " + megabytes(options.model_options.memory) : "") + "\n";
-    return text;
+    if (!as_json) return as_text(described);
+    return described.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
 Result<void> run_server(const ServerOptions& options) {

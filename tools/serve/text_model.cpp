@@ -1,14 +1,36 @@
 // SPDX-License-Identifier: MIT
 #include "serve/text_model.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <limits>
 
 #include "core/try.hpp"
 #include "decoding/batch_script.hpp"
+#include "graph/plan.hpp"
 #include "models/open_model.hpp"
 
 namespace vkformer::serve {
+namespace {
+
+/// So many are kept as have kKeptStepBytes together, and one that has more is alone: a step of as many rows as there can be that does all
+/// that requests may ask for.
+Result<std::uint64_t> most_step_bytes(const models::Decoder& decoder, decoding::BatchOptions options) {
+    options.ends = {0};  // some
+    const decoding::BatchStepKind kind = {
+        .rows = options.guesses > 0 ? decoding::BatchOptions::kMostRows : options.rows,
+        .draws = true,
+        .counts = true,
+        .biases = true,
+        .waits = true,
+        .masks = true,
+        .scores = true,
+        .likeliest = decoding::likeliest_for(decoding::kMostLikeliest, decoder.config().vocab_size)};
+    VKFORMER_TRY(auto step, decoding::batch_step_graph(decoder, options, kind));
+    return std::max(decoding::BatchOptions::kKeptStepBytes, graph::own_bytes(graph::make_plan(std::move(step.graph))));
+}
+
+}  // namespace
 
 Result<std::unique_ptr<TextModel>> TextModel::load(std::string name, const std::filesystem::path& path,
                                                    const std::vector<Adapter>& adapters, const ModelOptions& options,
@@ -41,7 +63,10 @@ Result<std::unique_ptr<TextModel>> TextModel::load(std::string name, const std::
 Result<TextModel::Cache> TextModel::cache_of(const std::filesystem::path& path, const ModelOptions& options) {
     VKFORMER_TRY(const models::Decoder decoder, models::load_decoder(path));
     const models::DecoderConfig& config = decoder.config();
-    decoding::BatchOptions wanted = {.rows = options.sequences, .context = options.context};
+    decoding::BatchOptions wanted = {.rows = options.sequences,
+                                     .context = options.context,
+                                     .dtype = options.precision == Precision::f16 ? DType::f16 : DType::f32,
+                                     .guesses = options.prompt_lookup};
     if (options.cache_tokens > 0)
         wanted.pages = static_cast<std::uint32_t>(graph::page_count(options.cache_tokens)) + 1;
     VKFORMER_TRY(const decoding::BatchOptions batch, decoding::checked_batch_options(decoder, wanted));
@@ -53,7 +78,8 @@ Result<TextModel::Cache> TextModel::cache_of(const std::filesystem::path& path, 
     const std::uint64_t bytes = options.cache == CacheStorage::q8_0
                                     ? numbers * 34 / 32
                                     : numbers * (options.precision == Precision::f16 ? 2 : 4);
-    return Cache{bytes + states, tokens, batch.context};
+    VKFORMER_TRY(const std::uint64_t most, most_step_bytes(decoder, batch));
+    return Cache{bytes + states, tokens, batch.context, most};
 }
 
 Result<TextModel::Id> TextModel::submit(GenerationRequest request, GenerationEngine::OnText on_text,

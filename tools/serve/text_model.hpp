@@ -23,10 +23,12 @@ public:
                                                    const std::vector<Adapter>& adapters, const ModelOptions& options,
                                                    Metrics& metrics);
 
-    /// What its cache will be, as EngineOptions::cache_tokens says. Errors: those of reading the model's head.
+    /// What its cache will be, as EngineOptions::cache_tokens says. Errors: those of reading the model's head, and of its step.
     struct Cache {
         std::uint64_t bytes = 0, tokens = 0;
         std::uint32_t context = 0;  ///< tokens that one request has of them at most
+        /// What the programs of its steps have of their own at most; those of prompts come on top.
+        std::uint64_t most_step_bytes = 0;
     };
     static Result<Cache> cache_of(const std::filesystem::path& path, const ModelOptions& options);
 

@@ -2,9 +2,14 @@
 #include "serve/translation_model.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "core/try.hpp"
+#include "decoding/steps.hpp"
 #include "formats/config.hpp"
+#include "graph/plan.hpp"
+#include "models/generation_config.hpp"
+#include "models/open_model.hpp"
 #include "text/languages.hpp"
 #include "text/tokenizer.hpp"
 
@@ -27,6 +32,12 @@ AttentionWeights mean_of_heads(const AttentionWeights& weights) {
     for (std::size_t i = 0; i < weights.values.size(); ++i)
         mean.values[i % mean.values.size()] += weights.values[i] / static_cast<float>(weights.heads);
     return mean;
+}
+
+/// By their names, of which programs share those that are alike.
+void add_states(const graph::Graph& graph, std::map<std::string, std::uint64_t>& bytes) {
+    for (const graph::Tensor& tensor : graph.tensors())
+        if (tensor.kind == graph::TensorKind::state) bytes[tensor.name] = graph::storage_bytes(tensor);
 }
 
 CrossAttention cross_attention(const AttentionMaps& maps) {
@@ -62,6 +73,33 @@ Result<TranslationLanguages> TranslationModel::languages_of(const std::string& n
         return Error{ErrorCode::InvalidArgument,
                      name + ": the model's files do not say which languages it translates from and into"};
     return TranslationLanguages{{from}, {to}};
+}
+
+Result<std::uint64_t> TranslationModel::most_cache_bytes(const std::filesystem::path& path,
+                                                         const ModelOptions& options) {
+    constexpr std::uint64_t kShortest = 8;  // decoding::Session's, which doubles it up to what the model reads
+    VKFORMER_TRY(const auto model, models::load_encoder_decoder(path));
+    const auto limits = model->limits();
+    VKFORMER_TRY(const auto generation, models::load_generation_config(path, limits.target_len, limits.target_vocab));
+    std::uint64_t all = 0;
+    for (std::uint32_t texts = 1; texts <= kTextsPerTranslation; texts *= 2) {
+        std::map<std::string, std::uint64_t> bytes;
+        for (std::uint64_t len = std::min(kShortest, limits.source_len);; len = std::min(2 * len, limits.source_len)) {
+            const models::DecodeLayout layout = {
+                .batch = texts,
+                .beams = generation.beams,
+                .source_len = static_cast<std::uint32_t>(len),
+                .max_steps = generation.max_steps,
+                .dtype = options.precision == Precision::f16 ? DType::f16 : DType::f32};
+            VKFORMER_TRY(const auto encoder, decoding::encoder_graph(*model, layout));
+            VKFORMER_TRY(const auto step, decoding::step_graph(*model, layout, generation));
+            add_states(encoder.graph, bytes);
+            add_states(step.graph, bytes);
+            if (len == limits.source_len) break;
+        }
+        for (const auto& [name, of_it] : bytes) all += of_it;
+    }
+    return all;
 }
 
 std::vector<PrefixedText> TranslationModel::inputs(std::vector<std::string> texts, const std::string& from,

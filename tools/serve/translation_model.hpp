@@ -51,6 +51,9 @@ public:
     /// Those that its files say, or else the options. Errors: as of load.
     static Result<TranslationLanguages> languages_of(const std::string& name, const std::filesystem::path& path,
                                                      const ModelOptions& options);
+    /// What its caches come to on a device at most, of texts of every length that it takes, alone and with others. Errors: those of reading
+    /// the model's files.
+    static Result<std::uint64_t> most_cache_bytes(const std::filesystem::path& path, const ModelOptions& options);
     Calls& calls() noexcept { return *calls_; }
     /// What calls() take. The languages are some that the model takes.
     std::vector<PrefixedText> inputs(std::vector<std::string> texts, const std::string& from,
