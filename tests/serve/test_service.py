@@ -177,7 +177,7 @@ def test_caches_of_a_translator_are_what_check_says_at_most() -> None:
     running.post("/translate", {**ask, "q": ["12 May 2020"] * 8})
     assert 0 < caches() < model["most_cache_bytes"]
     for texts in (1, 2, 4, 8):
-        for words in (1, 3, 6, 12, 24):
+        for words in (1, 10, 20, 40, 100):  # 8 to 128 tokens
             running.post("/translate", {**ask, "q": ["May " * words] * texts})
     assert caches() == model["most_cache_bytes"]
     running.kill()
@@ -217,7 +217,7 @@ def busy(folder: Path, *arguments: str, requests: int = 32) -> tuple[Server, lis
     threads = [threading.Thread(target=ask) for _ in range(requests)]
     for thread in threads:
         thread.start()
-    while not ended:
+    while len(ended) < 6:  # then all others have been sent
         time.sleep(0.001)
     return running, threads, ended
 
@@ -226,7 +226,7 @@ def test_requests_that_take_long_to_read_hold_up_nobody(tmp_path: Path) -> None:
     running, threads, ended = busy(tmp_path)
     for _ in range(8):
         running.get("/health")
-    assert len(ended) <= 8  # of 32, or it had to wait for one of them each time
+    assert len(ended) <= 12  # of 32, or it had to wait for one of them each time
     for thread in threads:
         thread.join()
     assert ended == [400] * 32  # more steps than a template may take
@@ -237,7 +237,7 @@ def test_a_signal_is_heeded_while_all_workers_are_at_work(tmp_path: Path) -> Non
     running, threads, ended = busy(tmp_path, "--grace-seconds", "1")
     running.process.send_signal(signal.SIGTERM)
     running.line("stopping")
-    assert len(ended) <= 8
+    assert len(ended) <= 12
     assert running.process.wait(60) == 0
     for thread in threads:
         thread.join()
