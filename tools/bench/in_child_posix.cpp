@@ -13,6 +13,9 @@
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 
 namespace vkformer::bench {
 namespace {
@@ -29,6 +32,17 @@ Result<int> guarded(const std::function<Result<int>()>& work) {
     {
         return Error{ErrorCode::OutOfHostMemory, failure.what()};
     }
+}
+
+/// A shader that does not end would keep a process without a parent at work for ever.
+void end_with_parent(pid_t parent, double max_seconds) {
+    constexpr double kGraceSeconds = 5;  // the parent is to be first: it says why
+    std::signal(SIGALRM, SIG_DFL);
+    alarm(static_cast<unsigned>(max_seconds + kGraceSeconds));
+#ifdef __linux__
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+#endif
+    if (getppid() != parent) _exit(1);  // it was gone before that was asked for
 }
 
 [[noreturn]] void run_child(const std::function<Result<int>()>& work, int to_parent) {
@@ -70,7 +84,7 @@ Result<int> in_child(const std::function<Result<int>()>& work, double max_second
     std::array<int, 2> ends{};
     if (pipe(ends.data()) != 0) return failed(std::strerror(errno));
     std::fflush(nullptr);
-    const pid_t child = fork();
+    const pid_t parent = getpid(), child = fork();
     if (child < 0) {
         const Error error = failed(std::strerror(errno));
         close(ends[0]);
@@ -79,6 +93,7 @@ Result<int> in_child(const std::function<Result<int>()>& work, double max_second
     }
     if (child == 0) {
         close(ends[0]);
+        end_with_parent(parent, max_seconds);
         run_child(work, ends[1]);
     }
     close(ends[1]);
