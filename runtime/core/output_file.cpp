@@ -174,4 +174,14 @@ Result<void> write_file(const fs::path& path, std::span<const std::byte> bytes) 
     return file.commit();
 }
 
+Result<void> write_cache_file(const fs::path& path, std::initializer_list<std::span<const std::byte>> parts) {
+    std::error_code ignored;  // what cannot be made is said where the file is opened
+    fs::create_directories(path.parent_path(), ignored);
+    const auto before = platform::status_of(path);
+    if (before && before->kind != platform::FileKind::regular) return write_error(path, EEXIST);
+    VKFORMER_TRY(auto file, OutputFile::create(path));
+    for (const auto part : parts) VKFORMER_CHECK(file.write(part));
+    return file.commit();
+}
+
 }  // namespace vkformer

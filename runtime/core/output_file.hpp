@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <initializer_list>
 #include <span>
 
 #include "vkformer/result.hpp"
@@ -38,6 +39,11 @@ private:
 
 /// A whole file at once. Errors: FileNotFound.
 Result<void> write_file(const std::filesystem::path& path, std::span<const std::byte> bytes);
+
+/// The same of a cache, whose folder is made where it is not there. Errors: FileNotFound, also where the name is that of what is no regular
+/// file: a FIFO would wait for a reader.
+Result<void> write_cache_file(const std::filesystem::path& path,
+                              std::initializer_list<std::span<const std::byte>> parts);
 
 /// Removes what this process's unfinished files have on the disk, for the handler of a signal that ends the program: safe in one.
 void remove_unfinished_files() noexcept;

@@ -1,13 +1,22 @@
 // SPDX-License-Identifier: MIT
 #include "tuning/verdicts.hpp"
 
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
 #include <cstdio>
+#include <optional>
+#include <span>
+#include <thread>
 
 #include <nlohmann/json.hpp>
 
 #include "core/hash.hpp"
+#include "core/mapped_file.hpp"
 #include "core/output_file.hpp"
+#include "core/platform/files.hpp"
 #include "core/platform/process.hpp"
+#include "core/try.hpp"
 #include "formats/json.hpp"
 #include "shader_table.hpp"
 
@@ -16,7 +25,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kFormat = 1;
+constexpr int kFormat = 2;
 
 // Members one by one, by one function: a json's initializer lists, and at() of each length of a name, are three times the code.
 
@@ -61,22 +70,24 @@ std::string trial_name(std::string_view key, std::string_view variant) {
     return std::string(key) + " " + std::string(variant);
 }
 
-json process_as_json() {
-    const int self = platform::process_id();
-    json object;
-    object["process"] = self;
-    object["started"] = platform::process_start(self);
-    return object;
-}
+/// No other process has it while this lives, of those that wait as this does. Who is stopped while he has it is not waited for for ever.
+class Lock {
+public:
+    explicit Lock(const std::filesystem::path& path) {
+        constexpr int kMostMilliseconds = 1000;
+        for (int i = 0; (file_ = platform::lock_file(path)) < 0 && errno == EAGAIN && i < kMostMilliseconds; ++i)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    Lock(const Lock&) = delete;
+    Lock& operator=(const Lock&) = delete;
+    ~Lock() {
+        if (is_held()) platform::close_file(file_);
+    }
+    bool is_held() const noexcept { return file_ >= 0; }
 
-/// Whether the process that process_as_json() was called in still runs. Its number alone does not say so: in a container the next process
-/// often has the same.
-bool is_running(const json& object) {
-    const int process = member(object, "process").get<int>();
-    if (!platform::process_exists(process)) return false;
-    const std::uint64_t start = platform::process_start(process);
-    return start == 0 || start == member(object, "started").get<std::uint64_t>();
-}
+private:
+    int file_ = -1;
+};
 
 }  // namespace
 
@@ -97,14 +108,30 @@ VerdictFile::VerdictFile(std::filesystem::path folder, const vulkan::Capabilitie
     : stamp_(device.name + " | " + device.driver + " | " + std::to_string(device.driver_version) + " | " +
              shader_hash()) {
     if (folder.empty()) return;
-    path_ = std::move(folder) / ("variants-" + device.uuid + ".json");
+    path_ = std::move(folder) / ("variants-" + device.uuid + "-" + shader_hash() + ".json");
     read();
 }
 
+VerdictFile::Mark VerdictFile::mark_of(const std::string& trial) {
+    const int self = platform::process_id();
+    return {trial, self, platform::process_start(self)};
+}
+
+/// The process's number alone does not say so: in a container the next process often has the same.
+bool VerdictFile::is_running(const Mark& mark) {
+    if (!platform::process_exists(mark.process)) return false;
+    const std::uint64_t start = platform::process_start(mark.process);
+    return start == 0 || start == mark.started;
+}
+
 void VerdictFile::read() {
-    std::error_code ignored;
-    if (!std::filesystem::exists(path_, ignored)) return;
-    const auto parsed = formats::read_json(path_);
+    const auto opened = MappedFile::open(path_);
+    const auto bytes = opened ? (*opened)->bytes() : std::span<const std::byte>();
+    const std::uint64_t hash = opened ? hash_bytes(bytes) : 0;
+    if (hash == hash_) return;
+    hash_ = hash;
+    others_.clear();
+    const auto parsed = formats::parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, "verdicts");
     if (!parsed) return;
     try {
         const json& file = *parsed;
@@ -117,11 +144,24 @@ void VerdictFile::read() {
                 timings[model][backend] = us.get<double>();
         std::map<std::string, int> unfinished;
         for (const auto& [trial, value] : members(file, "unfinished")) unfinished[trial] = value.get<int>();
-        if (const json& trying = member(file, "trying"); !trying.empty() && !is_running(member(trying, "by")))
-            ++unfinished[text(trying, "trial")];
-        verdicts_ = std::move(verdicts);
-        timings_ = std::move(timings);
+        std::vector<Mark> others;
+        const Mark own = mark_of(marked_);
+        for (const json& trying : member(file, "trying")) {
+            Mark mark{text(trying, "trial"), member(trying, "process").get<int>(),
+                      member(trying, "started").get<std::uint64_t>()};
+            if (mark == own) continue;
+            if (is_running(mark))
+                others.push_back(std::move(mark));
+            else
+                ++unfinished[mark.trial];
+        }
+        for (auto& [key, verdict] : verdicts)
+            if (!changed_.contains(key)) verdicts_[key] = std::move(verdict);
+        for (auto& [model, us] : timings)
+            if (!changed_.contains(model)) timings_[model] = std::move(us);
+        for (const std::string& trial : ended_) unfinished.erase(trial);
         unfinished_ = std::move(unfinished);
+        others_ = std::move(others);
     } catch (const json::exception&) {  // not ours, or damaged: as if it were not there
     }
 }
@@ -131,7 +171,10 @@ const Verdict* VerdictFile::find(const std::string& key) const {
     return found == verdicts_.end() ? nullptr : &found->second;
 }
 
-void VerdictFile::set(const std::string& key, Verdict verdict) { verdicts_[key] = std::move(verdict); }
+void VerdictFile::set(const std::string& key, Verdict verdict) {
+    verdicts_[key] = std::move(verdict);
+    changed_.insert(key);
+}
 
 bool VerdictFile::may_try(const std::string& key, std::string_view variant) const {
     const auto found = unfinished_.find(trial_name(key, variant));
@@ -147,6 +190,7 @@ bool VerdictFile::begin(const std::string& key, std::string_view variant) {
 
 void VerdictFile::end() {
     unfinished_.erase(trying_);
+    ended_.insert(trying_);
     trying_.clear();
 }
 
@@ -162,27 +206,48 @@ std::map<std::string, double> VerdictFile::timings(const std::string& model) con
 
 void VerdictFile::set_timings(const std::string& model, const std::map<std::string, double>& us) {
     timings_[model] = us;
+    changed_.insert(model);
 }
 
 void VerdictFile::save() {
     if (path_.empty()) return;
+    const auto written = write();
+    failure_ = written ? std::string() : written.error().message;
+}
+
+Result<void> VerdictFile::write() {
+    const std::filesystem::path folder = path_.parent_path();
+    std::error_code ignored;
+    std::filesystem::create_directories(folder, ignored);
+    std::optional<Lock> lock;
+    if (may_lock_) may_lock_ = lock.emplace(folder / "variants.lock").is_held();  // without it, some may be lost
+    read();
     json file;
     file["format"] = kFormat;
     file["stamp"] = stamp_;
-    for (const char* name : {"verdicts", "timings", "unfinished", "trying"}) file[name] = json::value_t::object;
+    for (const char* name : {"verdicts", "timings", "unfinished"}) file[name] = json::value_t::object;
     for (const auto& [key, verdict] : verdicts_) file["verdicts"][key] = as_json(verdict);
     for (const auto& [model, times] : timings_)
         for (const auto& [backend, us] : times) file["timings"][model][backend] = us;
     for (const auto& [trial, count] : unfinished_) file["unfinished"][trial] = count;
-    if (!trying_.empty()) {
-        file["trying"]["trial"] = trying_;
-        file["trying"]["by"] = process_as_json();
+    std::vector<Mark> marks = others_;
+    if (const Mark own = mark_of(trying_); !trying_.empty() && std::ranges::find(marks, own) == marks.end())
+        marks.push_back(own);
+    json& trying = file["trying"] = json::value_t::array;
+    for (const Mark& mark : marks) {
+        json& object = trying.emplace_back();
+        object["trial"] = mark.trial;
+        object["process"] = mark.process;
+        object["started"] = mark.started;
     }
-
-    std::error_code ignored;
-    std::filesystem::create_directories(path_.parent_path(), ignored);
     const std::string text = file.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
-    (void)write_file(path_, std::as_bytes(std::span(text)));  // without it, the verdicts are found anew
+    const auto bytes = std::as_bytes(std::span(text));
+    VKFORMER_CHECK(write_cache_file(path_, {bytes}));
+    hash_ = hash_bytes(bytes);
+    marked_ = trying_;
+    changed_.clear();
+    ended_.clear();
+    return {};
 }
 
 }  // namespace vkformer::tuning

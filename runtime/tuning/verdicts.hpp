@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,11 +30,12 @@ struct Verdict {
     std::vector<Trial> trials{};
 };
 
-/// The verdicts of a device, driver and build of the shaders; any other's file is ignored and replaced. Who changes a kernel's plan and not
-/// its shader deletes the file: the build's stamp is of the SPIR-V alone.
+/// The verdicts of a device, driver and build of the shaders. Each build's file has its own name, so that two that share a folder keep
+/// theirs, and none reads or writes what it cannot use; the file of another version of the driver is ignored and replaced. Who changes a
+/// kernel's plan and not its shader deletes the file: the build's hash is of the SPIR-V alone.
 /// What is being tried is written down before it is tried: a variant that takes the process down with it is found there by the
 /// next process. After the second time it is not tried again (the first may have been a user who lost patience). Not
-/// thread-safe; processes that write at the same time keep the verdicts of one of them.
+/// thread-safe; processes that write at the same time keep what each of them has found.
 class VerdictFile {
 public:
     /// `folder` empty: nothing is read or written. A file that cannot be read or is damaged counts as none.
@@ -55,12 +57,25 @@ public:
     std::map<std::string, double> timings(const std::string& model) const;
     void set_timings(const std::string& model, const std::map<std::string, double>& us);
 
-    /// Writes the file, by way of a temporary one. Failing to write is no error: it costs time only.
+    /// Writes the file, by way of a temporary one, joined with what others have saved there meanwhile: of what both have set, this one's if
+    /// it was set since the last time. Failing to write is no error: it costs time only.
     void save();
+    /// Why the last save() wrote nothing; empty: it did.
+    const std::string& failure() const noexcept { return failure_; }
     const std::filesystem::path& path() const noexcept { return path_; }
 
 private:
+    /// A trial that is running, and the process that runs it: its number and when it began.
+    struct Mark {
+        std::string trial;
+        int process;
+        std::uint64_t started;
+        bool operator==(const Mark&) const = default;
+    };
+    static Mark mark_of(const std::string& trial);
+    static bool is_running(const Mark& mark);
     void read();
+    Result<void> write();
 
     std::filesystem::path path_;
     std::string stamp_;  // driver version and shaders
@@ -68,6 +83,14 @@ private:
     std::map<std::string, std::map<std::string, double>> timings_;
     std::map<std::string, int> unfinished_;  // "key variant" → how often it was begun and not ended
     std::string trying_;                     // the same, of the trial that is running
+    std::vector<Mark> others_;               // that the file has of others
+    std::string failure_;
+    // Since the file was written: the names of verdicts and timings that were set, the trials that came to their ends, and the one of this
+    // that the file says is running.
+    std::set<std::string> changed_, ended_;
+    std::string marked_;
+    std::uint64_t hash_ = 0;  // of the file as it was read or written last; 0: there was none
+    bool may_lock_ = true;
 };
 
 /// A hash of all compiled shaders of this build, in hexadecimal digits.

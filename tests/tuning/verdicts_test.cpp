@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "tuning/verdicts.hpp"
 
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
+#include <csignal>
 #include <fstream>
 #include <thread>
 
@@ -113,13 +116,126 @@ TEST_CASE("a trial of an earlier process with the number of one that runs has fa
         VerdictFile file(folder.path(), some_device());
         CHECK(file.begin("key", "fast"));
         nlohmann::json saved = nlohmann::json::parse(std::ifstream(file.path()));
-        nlohmann::json& by = saved["trying"]["by"];
+        nlohmann::json& by = saved["trying"].at(0);
         CHECK(by["process"] == getpid());
         by["started"] = by["started"].get<std::uint64_t>() - 1;
         std::ofstream(file.path()) << saved;
     }
     CHECK_FALSE(VerdictFile(folder.path(), some_device()).begin("key", "fast"));
     CHECK(VerdictFile(folder.path(), some_device()).begin("key", "plain"));
+}
+
+TEST_CASE("who saves keeps what others have saved meanwhile", "[tuning]") {
+    const TemporaryFolder folder;
+    VerdictFile first(folder.path(), some_device()), second(folder.path(), some_device());
+    first.set("a", {.variant = "plain"});
+    first.set_timings("model", {{"cpu", 3.0}});
+    first.save();
+    second.set("b", {.variant = "plain"});
+    second.set("a", {.variant = "row"});  // found later
+    second.set_timings("another", {{"cpu", 4.0}});
+    second.save();
+    first.set("c", {.variant = "plain"});
+    first.save();
+    const VerdictFile file(folder.path(), some_device());
+    CHECK(file.verdicts().size() == 3);
+    REQUIRE(file.find("a"));
+    CHECK(file.find("a")->variant == "row");
+    CHECK(first.find("a")->variant == "row");
+    CHECK(first.find("b"));
+    CHECK(file.timings("model").at("cpu") == 3.0);
+    CHECK(file.timings("another").at("cpu") == 4.0);
+}
+
+TEST_CASE("processes that save at the same time lose nothing", "[tuning]") {
+    constexpr int kProcesses = 4, kVerdicts = 25;
+    const TemporaryFolder folder;
+    std::array<pid_t, kProcesses> children{};
+    for (int i = 0; i < kProcesses; ++i) {
+        children[static_cast<std::size_t>(i)] = fork();
+        if (children[static_cast<std::size_t>(i)] != 0) continue;
+        VerdictFile file(folder.path(), some_device());
+        for (int k = 0; k < kVerdicts; ++k) {
+            file.set(std::to_string(i) + " " + std::to_string(k), {.variant = "plain"});
+            file.save();
+        }
+        _exit(0);
+    }
+    for (const pid_t child : children) REQUIRE(waitpid(child, nullptr, 0) == child);
+    CHECK(VerdictFile(folder.path(), some_device()).verdicts().size() == kProcesses * kVerdicts);
+}
+
+TEST_CASE("what one process tries stays written down while another one saves", "[tuning]") {
+    const TemporaryFolder folder;
+    std::array<int, 2> ends{};
+    REQUIRE(pipe(ends.data()) == 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        VerdictFile file(folder.path(), some_device());
+        file.begin("key", "fast");
+        if (write(ends[1], "!", 1) == 1)
+            for (;;) pause();
+        _exit(1);
+    }
+    REQUIRE(child > 0);
+    char begun = 0;
+    REQUIRE(read(ends[0], &begun, 1) == 1);
+    close(ends[0]);
+    close(ends[1]);
+    VerdictFile other(folder.path(), some_device());
+    CHECK_FALSE(other.has_unfinished("key"));  // it runs
+    for (int i = 0; i < 2; ++i) {
+        CHECK(other.begin("another key", "plain"));
+        other.end();
+        other.set("another key", {.variant = "plain"});
+        other.save();
+    }
+    REQUIRE(kill(child, SIGKILL) == 0);
+    REQUIRE(waitpid(child, nullptr, 0) == child);
+    const VerdictFile file(folder.path(), some_device());
+    CHECK(file.has_unfinished("key"));
+    CHECK(file.may_try("key", "fast"));
+    CHECK_FALSE(file.has_unfinished("another key"));
+    CHECK(file.find("another key"));
+}
+
+TEST_CASE("a trial that came to its end is not unfinished because another process has saved", "[tuning]") {
+    const TemporaryFolder folder;
+    begin_and_die(folder.path(), "key", "fast");
+    VerdictFile file(folder.path(), some_device()), other(folder.path(), some_device());
+    CHECK(file.begin("key", "fast"));
+    other.set("a", {.variant = "plain"});
+    other.save();
+    file.end();
+    file.save();
+    other.set("b", {.variant = "plain"});
+    other.save();
+    const VerdictFile after(folder.path(), some_device());
+    CHECK_FALSE(after.has_unfinished("key"));
+    CHECK(after.verdicts().size() == 2);
+}
+
+TEST_CASE("builds with other shaders have files of their own", "[tuning]") {
+    CHECK(VerdictFile("folder", some_device()).path() ==
+          "folder/variants-" + some_device().uuid + "-" + tuning::shader_hash() + ".json");
+}
+
+TEST_CASE("verdicts are neither read from nor written to what is no regular file", "[tuning]") {
+    const TemporaryFolder folder;
+    const std::filesystem::path path = VerdictFile(folder.path(), some_device()).path();
+    REQUIRE(mkfifo(path.c_str(), 0600) == 0);
+    REQUIRE(mkfifo((folder / "variants.lock").c_str(), 0600) == 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        VerdictFile file(folder.path(), some_device());
+        _exit(file.begin("key", "fast") ? 0 : 1);
+    }
+    REQUIRE(child > 0);
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
+    CHECK(std::filesystem::is_fifo(path));
 }
 
 TEST_CASE("what several threads save is never found half written", "[tuning][threads]") {

@@ -26,6 +26,9 @@ int open_to_read(const std::filesystem::path& path, bool waits);
 int open_to_write(const std::filesystem::path& path);
 /// A new file. `is_private`: for its owner alone, where the system's files have modes. −1: errno says why (EEXIST: it is there).
 int create_file(const std::filesystem::path& path, bool is_private);
+/// A file, made where it is not there, that no other descriptor of this function is open on; it ends with the process at the latest. Does
+/// not wait. −1: errno says why (EAGAIN: there is another).
+int lock_file(const std::filesystem::path& path);
 /// Another descriptor of the same file. −1: errno says why.
 int duplicate(int file);
 /// At most `size` bytes; 0 at the end, −1 for a failure other than an interruption.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -52,6 +53,15 @@ int open_to_write(const fs::path& path) { return ::open(path.c_str(), O_WRONLY |
 
 int create_file(const fs::path& path, bool is_private) {
     return ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, is_private ? 0600 : 0666);
+}
+
+int lock_file(const fs::path& path) {
+    const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
+    if (file < 0 || ::flock(file, LOCK_EX | LOCK_NB) == 0) return file;
+    const int error_number = errno;
+    ::close(file);
+    errno = error_number;
+    return -1;
 }
 
 int duplicate(int file) { return ::fcntl(file, F_DUPFD_CLOEXEC, 0); }

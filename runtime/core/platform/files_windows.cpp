@@ -77,6 +77,20 @@ int create_file(const fs::path& path, bool) {
     return file;
 }
 
+int lock_file(const fs::path& path) {
+    const HANDLE handle =
+        ::CreateFileW(path.c_str(), GENERIC_WRITE, 0, nullptr, OPEN_ALWAYS, FILE_ATTRIBUTE_NORMAL, nullptr);
+    if (handle == INVALID_HANDLE_VALUE) {
+        const bool is_locked = ::GetLastError() == ERROR_SHARING_VIOLATION;
+        set_errno();
+        if (is_locked) errno = EAGAIN;
+        return -1;
+    }
+    const int file = ::_open_osfhandle(reinterpret_cast<std::intptr_t>(handle), _O_WRONLY | _O_BINARY);
+    if (file < 0) ::CloseHandle(handle);
+    return file;
+}
+
 int duplicate(int file) { return ::_dup(file); }
 
 std::ptrdiff_t read_some(int file, void* bytes, std::size_t size) { return ::_read(file, bytes, piece_of(size)); }
