@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// vkformer bench as a user runs it. Times are looked at only for being there.
+#include <filesystem>
+
 #include <nlohmann/json.hpp>
 
 #include "cli/run_program.hpp"
 #include "support/backends.hpp"
 #include "support/catch.h"
+#include "support/goldens.hpp"
 
 #ifdef VKFORMER_CLI
 
@@ -13,6 +16,7 @@ namespace {
 
 using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;
+namespace fs = std::filesystem;
 
 void check_time(const json& time) {
     CHECK(time["median_ns"].get<double>() > 0);
@@ -153,6 +157,33 @@ Outcome run_sample(const json& manifest, const std::string& device) {
 }
 
 }  // namespace
+
+// The path comes from a file system, which takes any bytes.
+TEST_CASE("bench and validate: reports of a model whose path is no UTF-8", "[cli][bench][validate]") {
+    const TemporaryFolder folder;
+    const auto linked = [&](const std::string& golden) {
+        const fs::path link = folder.path() / (golden.substr(golden.find('/') + 1) + "\xff");
+        fs::create_symlink(goldens_dir() / golden, link);
+        return " -m " + quoted(link) + " ";
+    };
+    std::vector<std::string> commands = {
+        "bench model -q --json --runs 1 --length 4 --steps 2 -d cpu" + linked("encoder_decoders/t5_d22_relu"),
+        "bench model -q --json --runs 1 --length 4 --steps 2 -d cpu" + linked("decoders/qwen2"),
+        "bench model -q --json --runs 1 --length 4 -d cpu" + linked("encoders/bert_h20")};
+    if (!vulkan_device_indices().empty()) {
+        const std::string device = " -d " + vulkan_device_indices().front();
+        const std::string decoder = linked("decoders/gemma");
+        commands.push_back("validate -q --json" + device + decoder);
+        commands.push_back("bench guest --json --prompt 4 --tokens 2" + device + decoder);
+    }
+    for (const std::string& command : commands) {
+        CAPTURE(command);
+        const Outcome outcome = run(command);
+        CAPTURE(outcome.err);
+        REQUIRE(outcome.exit_code == 0);
+        CHECK_THAT(json::parse(outcome.out)["model"].get<std::string>(), ContainsSubstring("\uFFFD"));
+    }
+}
 
 TEST_CASE("bench shader: the sample is right and timed, and a wrong grid is found out", "[cli][bench][shader]") {
     for (const std::string& device : vulkan_device_indices()) {

@@ -27,7 +27,7 @@ Result<int> run(const BenchCompareCommand& command) {
     if (const std::string difference = device_difference(before, after); !difference.empty() && !command.force)
         return Error{ErrorCode::InvalidArgument, difference + "; --force compares them nevertheless"};
     const auto comparison = bench::compare(before, after, command.noise / 100);
-    VKFORMER_CHECK(print(command.json ? as_json(comparison).dump(2) + "\n" : as_text(comparison)));
+    VKFORMER_CHECK(command.json ? print_json(as_json(comparison)) : print(as_text(comparison)));
     return kOk;
 }
 

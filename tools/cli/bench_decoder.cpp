@@ -224,7 +224,7 @@ Result<int> bench_decoder(const BenchModelCommand& given, const models::Opened<m
                        {"peak_host_bytes", cost.host_bytes},
                        {"programs", programs}};
         if (bandwidth) report["read_bandwidth_gb_per_second"] = bandwidth->value;
-        VKFORMER_CHECK(print(report.dump(2) + "\n"));
+        VKFORMER_CHECK(print_json(report));
         return kOk;
     }
     std::string out = line("prompt of %u: %.1f tokens/s (MAD %.1f)   %u generated: %.1f tokens/s (MAD %.1f)   ",

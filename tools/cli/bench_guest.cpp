@@ -203,7 +203,7 @@ Result<int> run(const BenchGuestCommand& command) {
                          {"step", as_json(step)},
                          {"slices", slices}};
     if (command.json) {
-        VKFORMER_CHECK(print(report.dump(2) + "\n"));
+        VKFORMER_CHECK(print_json(report));
         return kOk;
     }
     std::string text = "device: " + report["device"].get<std::string>() + "\n";

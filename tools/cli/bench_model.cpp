@@ -112,14 +112,12 @@ Result<int> bench(const BenchModelCommand& command, const models::Opened<Model>&
         }
     }
     if (command.json)
-        VKFORMER_CHECK(print(json{{"model", opened.path.string()},
-                                  {"device", devices.opened.description},
-                                  {"dtype", command.device.dtype},
-                                  {"batch", command.batch},
-                                  {"runs", runs},
-                                  {"programs", programs}}
-                                 .dump(2) +
-                             "\n"));
+        VKFORMER_CHECK(print_json({{"model", opened.path.string()},
+                                   {"device", devices.opened.description},
+                                   {"dtype", command.device.dtype},
+                                   {"batch", command.batch},
+                                   {"runs", runs},
+                                   {"programs", programs}}));
     return kOk;
 }
 
@@ -166,18 +164,16 @@ Result<int> bench(const BenchModelCommand& given,
         }
     }
     if (command.json)
-        VKFORMER_CHECK(print(json{{"model", opened.path.string()},
-                                  {"device", devices.opened.description},
-                                  {"dtype", command.device.dtype},
-                                  {"weights", command.weights.dtype},
-                                  {"batch", layout.batch},
-                                  {"beams", layout.beams},
-                                  {"source_len", layout.source_len},
-                                  {"steps", layout.max_steps},
-                                  {"runs", command.runs},
-                                  {"programs", programs}}
-                                 .dump(2) +
-                             "\n"));
+        VKFORMER_CHECK(print_json({{"model", opened.path.string()},
+                                   {"device", devices.opened.description},
+                                   {"dtype", command.device.dtype},
+                                   {"weights", command.weights.dtype},
+                                   {"batch", layout.batch},
+                                   {"beams", layout.beams},
+                                   {"source_len", layout.source_len},
+                                   {"steps", layout.max_steps},
+                                   {"runs", command.runs},
+                                   {"programs", programs}}));
     return kOk;
 }
 

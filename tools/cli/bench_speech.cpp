@@ -291,7 +291,7 @@ Result<int> bench_speech(const BenchModelCommand& command, const models::Opened<
                        {"programs", nodes}};
         if (bandwidth) report["read_bandwidth_gb_per_second"] = bandwidth->value;
         if (peak) report["peak_f32_gflop_per_second"] = peak->value;
-        VKFORMER_CHECK(print(report.dump(2) + "\n"));
+        VKFORMER_CHECK(print_json(report));
         return kOk;
     }
     const double whole = bench.options.batch * cost.spectrogram.median + cost.encoder.median + cost.decoder.median;

@@ -113,9 +113,7 @@ Result<int> end_report(bench::Report& report, const MeasureFlags& flags) {
         const std::string page = bench::as_html(report);
         VKFORMER_CHECK(write_file(utf8_path(flags.html), std::as_bytes(std::span(page))));
     }
-    VKFORMER_CHECK(print(flags.json
-                             ? as_json(report).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"
-                             : as_text(report)));
+    VKFORMER_CHECK(flags.json ? print_json(as_json(report)) : print(as_text(report)));
     return report.all_right() ? kOk : kDivergence;
 }
 

@@ -29,20 +29,6 @@ std::string reserved_name(std::string device) {
     return lower == "cpu" || lower == "auto" ? lower : device;
 }
 
-/// Where nothing can be kept, every run compiles and measures anew, which looks like slowness.
-void warn_of_cache_folder() {
-    const auto warn = [](const std::string& what) {
-        std::fprintf(stderr, "vkformer: nothing is kept for the next run, which will measure anew: %s\n",
-                     printable(what).c_str());
-    };
-    const std::filesystem::path folder = platform::cache_folder();
-    if (folder.empty()) return warn(platform::kFolderAdvice);
-    std::error_code error;
-    std::filesystem::create_directories(folder, error);
-    if (!error && !platform::may_write(folder)) error.assign(errno, std::generic_category());
-    if (error) warn("cannot write to " + folder.string() + ": " + error.message());
-}
-
 /// What --offload says.
 std::uint64_t bytes_to_offload(std::string text) {
     if (text == "auto") return Offload::kRest;
@@ -257,6 +243,23 @@ Result<void> print(const std::string& text) {
     const std::string& written = platform::is_terminal(platform::Stream::output) ? printable(text) : text;
     if (std::fwrite(written.data(), 1, written.size(), stdout) == written.size() && std::fflush(stdout) == 0) return {};
     return Error{ErrorCode::InvalidArgument, std::string("cannot write to standard output: ") + std::strerror(errno)};
+}
+
+Result<void> print_json(const nlohmann::json& document) {
+    return print(document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+void warn_of_cache_folder() {
+    const auto warn = [](const std::string& what) {
+        std::fprintf(stderr, "vkformer: nothing is kept for the next run, which will measure anew: %s\n",
+                     printable(what).c_str());
+    };
+    const std::filesystem::path folder = platform::cache_folder();
+    if (folder.empty()) return warn(platform::kFolderAdvice);
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (!error && !platform::may_write(folder)) error.assign(errno, std::generic_category());
+    if (error) warn("cannot write to " + folder.string() + ": " + error.message());
 }
 
 void show_progress(const std::string& text) {

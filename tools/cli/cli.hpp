@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <CLI/CLI.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "api/weight_storage.hpp"
 #include "core/dtype.hpp"
@@ -124,6 +125,12 @@ void add_serve(CLI::App& app, Action& action);
 /// Writes `text` to standard output: as it is into a pipe or a file, printable on a terminal, for what a model or a file says may
 /// hold commands to terminals. Errors: InvalidArgument (a closed pipe, a full disk).
 Result<void> print(const std::string& text);
+
+/// The same of a document, with U+FFFD in place of bytes that are no UTF-8, as paths and names of devices may hold.
+Result<void> print_json(const nlohmann::json& document);
+
+/// Where nothing can be kept, every run compiles and measures anew, which looks like slowness: says so on standard error.
+void warn_of_cache_folder();
 
 /// "vkformer: error: …" on standard error, printable, as far as it is not too long to be read.
 void print_error(const std::string& message);

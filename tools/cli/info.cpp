@@ -284,7 +284,7 @@ Result<int> run(const InfoCommand& command) {
         if (auto choices = auto_choices(*devices, model)) report["auto"] = *std::move(choices);
     }
     if (command.json) {
-        VKFORMER_CHECK(print(report.dump(2, ' ', false, json::error_handler_t::replace) + "\n"));
+        VKFORMER_CHECK(print_json(report));
         return kOk;
     }
     std::string out;

@@ -433,8 +433,7 @@ Result<int> run(const ValidateCommand& command) {
         }
     }
     if (command.json) {
-        VKFORMER_CHECK(
-            print(json{{"model", folder.string()}, {"seed", command.seed}, {"reports", reports}}.dump(2) + "\n"));
+        VKFORMER_CHECK(print_json({{"model", folder.string()}, {"seed", command.seed}, {"reports", reports}}));
     } else {
         VKFORMER_CHECK(print(diverges ? "diverges\n" : "every node agrees with double precision within its bound\n"));
     }
