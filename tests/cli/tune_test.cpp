@@ -131,6 +131,30 @@ TEST_CASE("tune: the step of a beam search", "[cli][tuning][beam]") {
     CHECK(of_three_rows > 1);
 }
 
+TEST_CASE("tune says where nothing could be kept", "[cli][tuning][cache]") {
+    if (vulkan_device_indices().empty()) return;
+    const TemporaryFolder folder;
+    std::ofstream(folder / "file") << "no folder";
+    const std::string shapes = " --length 4 --steps 2 --beams 1 -d " + vulkan_device_indices().front() +
+                               golden_model("encoder_decoders/t5_d22_relu");
+    const std::string unwritable = "XDG_CACHE_HOME=" + quoted(folder / "file/cache") + " ";
+    const Outcome text = run("tune" + shapes, "", unwritable);
+    CHECK(text.exit_code == 0);
+    CHECK_THAT(text.err, ContainsSubstring("vkformer: nothing is kept for the next run"));
+    CHECK_THAT(text.out, ContainsSubstring("\nnot kept: cannot write ") && !ContainsSubstring("kept in"));
+    const Outcome report = run("tune --json" + shapes, "", unwritable);
+    CHECK(report.exit_code == 0);
+    CHECK(json::parse(report.out)["file"].is_null());
+
+    // The folder alone is not all that can be in the way.
+    const TemporaryFolder cache;
+    const json kept = json::parse(run("tune --json" + shapes, "", home(cache)).out);
+    const fs::path file = kept["file"].get<std::string>();
+    fs::remove(file);
+    fs::create_directory(file);
+    CHECK_THAT(run("tune" + shapes, "", home(cache)).out, ContainsSubstring("\nnot kept: cannot write "));
+}
+
 TEST_CASE("tune refuses what it cannot tune", "[cli][tuning][errors]") {
     refuses("tune --device cpu", "choose a Vulkan device");
     refuses("tune --device no-such-device", vulkan_device_indices().empty() ? "no Vulkan driver" : "no-such-device");

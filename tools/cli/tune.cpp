@@ -43,7 +43,7 @@ Result<int> list(bool as_json) {
             json& names = object[std::string(op)] = json::array();
             for (const vulkan::KernelTraits* kernel : kernels) names.push_back(kernel->name);
         }
-        VKFORMER_CHECK(print(object.dump(2) + "\n"));
+        VKFORMER_CHECK(print_json(object));
         return kOk;
     }
     std::string out;
@@ -85,6 +85,7 @@ Result<int> run(const TuneCommand& command) {
     if (command.list) return list(command.json);
     if (command.device == "cpu")
         return Error{ErrorCode::InvalidArgument, "the CPU backend has no shader variants; choose a Vulkan device"};
+    warn_of_cache_folder();
     VKFORMER_TRY(const auto folder, command.model.find());
     VKFORMER_TRY(const auto model, models::open_model(folder));
     const auto ladder = std::make_shared<tuning::Ladder>(
@@ -113,18 +114,20 @@ Result<int> run(const TuneCommand& command) {
         unkept_text += as_text(key, verdict);
     }
     if (!unkept_text.empty()) unkept_text = "not kept, for there was no memory to try all of it:\n" + unkept_text;
+    tuning::VerdictFile& file = ladder->file(device);
+    file.save();  // there may have been nothing to try
+    const std::string failure = file.path().empty() ? platform::kFolderAdvice : file.failure();
     if (command.json) {
-        VKFORMER_CHECK(print(json{{"device", device.name},
-                                  {"driver", device.driver},
-                                  {"model", folder.string()},
-                                  {"file", ladder->file(device).path().string()},
-                                  {"verdicts", verdicts},
-                                  {"not_kept", not_kept}}
-                                 .dump(2, ' ', false, json::error_handler_t::replace) +
-                             "\n"));
+        if (!failure.empty()) std::fprintf(stderr, "vkformer: not kept: %s\n", printable(failure).c_str());
+        VKFORMER_CHECK(print_json({{"device", device.name},
+                                   {"driver", device.driver},
+                                   {"model", folder.string()},
+                                   {"file", failure.empty() ? json(file.path().string()) : json()},
+                                   {"verdicts", verdicts},
+                                   {"not_kept", not_kept}}));
     } else {
-        VKFORMER_CHECK(print(device.name + "\n" + text + "kept in " + ladder->file(device).path().string() + "\n" +
-                             unkept_text));
+        const std::string kept = failure.empty() ? "kept in " + file.path().string() : "not kept: " + failure;
+        VKFORMER_CHECK(print(device.name + "\n" + text + kept + "\n" + unkept_text));
     }
     return kOk;
 }
