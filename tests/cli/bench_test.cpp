@@ -158,6 +158,21 @@ Outcome run_sample(const json& manifest, const std::string& device) {
 
 }  // namespace
 
+TEST_CASE("bench pipelines: what it passed over is refused", "[cli][bench][errors]") {
+    refuses("bench pipelines --plain", "--plain");
+    refuses("bench pipelines --variant linear=tile", "--variant");
+    refuses("bench pipelines --first -1", "--first");
+    refuses("bench pipelines --last -1", "--last");
+    refuses("bench pipelines --first 5 --last 2", "--last 2");
+    if (vulkan_device_indices().empty()) return;
+    const std::string call = "bench pipelines -q --device " + vulkan_device_indices().front();
+    refuses(call + " --only nosuch", "nosuch");
+    refuses(call + " --first 99999", "--first 99999");
+    const Outcome one = run(call + " --json --only arg_max --first 0 --last 0");
+    CHECK(one.exit_code == 0);  // a part of the list may have none of that name: tests/drivers asks part by part
+    CHECK(json::parse(one.out)["pipelines"].size() <= 1);
+}
+
 // The path comes from a file system, which takes any bytes.
 TEST_CASE("bench and validate: reports of a model whose path is no UTF-8", "[cli][bench][validate]") {
     const TemporaryFolder folder;

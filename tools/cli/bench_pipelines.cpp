@@ -260,12 +260,31 @@ std::vector<std::string> without_case(const WantedList& wanted, const Capabiliti
 }
 
 Result<std::unique_ptr<vulkan::VulkanBackend>> open(const BenchPipelinesCommand& command) {
+    const auto refused = [](const std::string& what) { return Error{ErrorCode::InvalidArgument, what}; };
     if (command.device.offloaded_bytes > 0)
-        return Error{ErrorCode::InvalidArgument, "--offload is for what runs; here shaders are compiled alone"};
+        return refused("--offload is for what runs; here shaders are compiled alone");
+    if (command.device.plain || !command.device.variants.empty())
+        return refused("--plain and --variant are for what runs; here every variant is compiled, or those of --only");
+    if (command.last < command.first)
+        return refused("--last " + std::to_string(command.last) + " is before --first " +
+                       std::to_string(command.first));
     vulkan::BackendOptions options{.cache_folder = {}};  // a cached pipeline would hide its compile time
     VKFORMER_TRY(options.capture, statistics_of(command.device.device));
     if (command.code) options.capture = vulkan::PipelineCapture::statistics_and_code;
     return vulkan::VulkanBackend::create(command.device.device, options);
+}
+
+/// Each option for itself: who goes through the list in parts may have none left that --only means, or nothing behind the last.
+Result<void> check_choice(const BenchPipelinesCommand& command, const std::vector<Wanted>& list) {
+    if (command.first > list.size())
+        return Error{ErrorCode::InvalidArgument, "--first " + std::to_string(command.first) + ": there are " +
+                                                     std::to_string(list.size()) + " pipelines"};
+    if (std::ranges::none_of(
+            list, [&](const Wanted& w) { return w.dispatch.module.name().find(command.only) != std::string::npos; }))
+        return Error{ErrorCode::InvalidArgument,
+                     "--only " + command.only + ": no shader has that in its name" +
+                         (command.all ? "" : " that devices of this kind run (others: --all)")};
+    return {};
 }
 
 Result<int> run(const BenchPipelinesCommand& command) {
@@ -273,6 +292,7 @@ Result<int> run(const BenchPipelinesCommand& command) {
     const Capabilities& device = backend->capabilities();
     if (!command.device.quiet) std::fprintf(stderr, "vkformer: device: %s\n", device.name.c_str());
     VKFORMER_TRY(const auto wanted, wanted_on(device, command.all));
+    VKFORMER_CHECK(check_choice(command, wanted.list()));
     std::vector<Compiled> compiled;
     for (std::size_t i = command.first; i < wanted.list().size() && i <= command.last; ++i) {
         const Wanted& w = wanted.list()[i];
@@ -293,7 +313,7 @@ Result<int> run(const BenchPipelinesCommand& command) {
                        {"statistics", device.pipeline_statistics}};
         for (const Compiled& c : compiled) report["pipelines"].push_back(as_json(c));
         if (command.all) report["without_case"] = without_case(wanted, device);
-        VKFORMER_CHECK(print(report.dump(2, ' ', false, json::error_handler_t::replace) + "\n"));
+        VKFORMER_CHECK(print_json(report));
     }
     return failed ? kDivergence : kOk;
 }
@@ -308,8 +328,9 @@ void add_bench_pipelines(CLI::App& bench, Action& action) {
                      "Also the shaders for devices of another kind (a CPU, no 16-bit storage, no "
                      "cooperative matrices)");
     command.add_option("--only", options->only, "Only shaders with this in their names");
-    command.add_option("--first", options->first, "Leave out those before this one, counted from 0");
-    command.add_option("--last", options->last, "Leave out those behind this one");
+    command.add_option("--first", options->first, "Leave out those before this one, counted from 0")
+        ->check(CLI::NonNegativeNumber);
+    command.add_option("--last", options->last, "Leave out those behind this one")->check(CLI::NonNegativeNumber);
     command.add_flag("--progress", options->progress,
                      "Name each on stderr before it is compiled, so that what the driver writes there has a name");
     command.add_flag("--json", options->json, "Print everything as JSON, the driver's own statistics included");
