@@ -87,6 +87,26 @@ TEST_CASE("every shader in the library unpacks, and a damaged one is refused", "
         CHECK_FALSE(unpacked({.name = "s", .module = {whole, contents, module.offset, length}}));
 }
 
+// What compilers give that are not told of a newer Vulkan: up to SPIR-V 1.2 it is the block's decoration that says what it is.
+TEST_CASE("SPIR-V 1.0: a storage buffer is a uniform with the decoration BufferBlock", "[bench][spirv]") {
+    constexpr std::uint32_t kOpDecorate = 71, kOpVariable = 59, kBlock = 2, kBufferBlock = 3, kUniform = 2;
+    const auto words = words_of("layer_norm_row_f32");
+    const auto older = [&](std::uint32_t decoration) {
+        auto changed = words;
+        changed[1] = 0x00010000;
+        for (std::size_t at = 5; at < changed.size(); at += changed[at] >> 16) {
+            const std::uint32_t opcode = changed[at] & 0xFFFF, length = changed[at] >> 16;
+            if (opcode == kOpDecorate && length == 3 && changed[at + 2] == kBlock) changed[at + 2] = decoration;
+            if (opcode == kOpVariable && changed[at + 3] == 12) changed[at + 3] = kUniform;
+        }
+        return must(read_spirv(changed)).resources;
+    };
+    const auto is_storage_buffer = &SpirvModule::Resource::is_storage_buffer;
+    CHECK(older(kBufferBlock).size() >= 3);
+    CHECK(std::ranges::all_of(older(kBufferBlock), is_storage_buffer));
+    CHECK(std::ranges::none_of(older(kBlock), is_storage_buffer));
+}
+
 TEST_CASE("SPIR-V that is none, cut off or of another kind is refused", "[bench][spirv][errors]") {
     const auto words = words_of("layer_norm_row_f32");
     refuses_module(read_spirv({}), "no SPIR-V: 0 bytes");

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "core/try.hpp"
 
@@ -28,9 +29,9 @@ enum Opcode : std::uint32_t {
     kOpDecorate = 71,
     kOpMemberDecorate = 72
 };
-enum Decoration : std::uint32_t { kSpecId = 1, kBinding = 33, kDescriptorSet = 34, kOffset = 35 };
+enum Decoration : std::uint32_t { kSpecId = 1, kBufferBlock = 3, kBinding = 33, kDescriptorSet = 34, kOffset = 35 };
 constexpr std::uint32_t kGlCompute = 5;
-constexpr std::uint32_t kPushConstant = 9, kStorageBuffer = 12;  // 3.7: storage classes
+constexpr std::uint32_t kUniform = 2, kPushConstant = 9, kStorageBuffer = 12;  // 3.7: storage classes
 
 using Words = std::span<const std::uint32_t>;
 
@@ -59,7 +60,7 @@ public:
         for (const auto& [id, binding] : bindings_)
             module_.resources.push_back({.set = value_of(sets_, id),
                                          .binding = binding,
-                                         .is_storage_buffer = value_of(classes_, id) == kStorageBuffer,
+                                         .is_storage_buffer = is_storage_buffer(id),
                                          .block = names_[type_behind(id)]});
         for (const auto& [id, constant] : constants_) module_.constants[constant] = names_[id];
         for (const auto& [id, storage_class] : classes_)
@@ -70,6 +71,12 @@ public:
     Error corrupt(const std::string& what) const { return {ErrorCode::CorruptFile, name_ + ": " + what}; }
 
 private:
+    /// Up to SPIR-V 1.2 a uniform whose block says so; that decoration is no more in newer ones.
+    bool is_storage_buffer(std::uint32_t id) const {
+        const std::uint32_t storage_class = value_of(classes_, id);
+        return storage_class == kStorageBuffer ||
+               (storage_class == kUniform && buffer_blocks_.contains(type_behind(id)));
+    }
     static std::uint32_t value_of(const std::map<std::uint32_t, std::uint32_t>& values, std::uint32_t id) {
         const auto found = values.find(id);
         return found == values.end() ? 0 : found->second;
@@ -114,6 +121,8 @@ private:
             types_[operands[1]] = operands[0];
             classes_[operands[1]] = operands[2];
         }
+        if (opcode == kOpDecorate && operands.size() == 2 && operands[1] == kBufferBlock)
+            buffer_blocks_.insert(operands[0]);
         if (opcode != kOpDecorate || operands.size() < 3) return;
         if (operands[1] == kBinding) bindings_[operands[0]] = operands[2];
         if (operands[1] == kDescriptorSet) sets_[operands[0]] = operands[2];
@@ -123,6 +132,7 @@ private:
     std::string entry_point_, name_, others_;
     SpirvModule module_;
     std::map<std::uint32_t, std::uint32_t> bindings_, sets_, classes_, constants_, types_, pointees_;  // by id
+    std::set<std::uint32_t> buffer_blocks_;                                                            // types
     std::map<std::uint32_t, std::string> names_;                                                       // by id
     std::map<std::uint32_t, std::vector<std::uint32_t>> structs_;                     // types of the members, by id
     std::map<std::pair<std::uint32_t, std::uint32_t>, SpirvModule::Member> members_;  // by struct and index
