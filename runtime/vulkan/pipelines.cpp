@@ -233,11 +233,7 @@ void Pipelines::save() {
     header.checksum = hash_bytes(data);
     header.driver_version = d.capabilities().driver_version;
 
-    std::error_code ignored;
-    std::filesystem::create_directories(file_.parent_path(), ignored);
-    auto file = OutputFile::create(file_);
-    if (!file || !file->write(std::as_bytes(std::span(&header, 1))) || !file->write(data) || !file->commit()) return;
-    changed_ = false;
+    if (write_cache_file(file_, {std::as_bytes(std::span(&header, 1)), data})) changed_ = false;
 }
 
 }  // namespace vkformer::vulkan

@@ -16,6 +16,7 @@
 
 #include "cli/run_program.hpp"
 #include "formats/safetensors.hpp"
+#include "support/backends.hpp"
 #include "support/goldens.hpp"
 #include "support/must.hpp"
 #include "support/temporary_folder.hpp"
@@ -233,6 +234,25 @@ TEST_CASE("what an unwritable cache folder costs is said, once", "[cli][cache]")
     CHECK_THAT(relative.err, !ContainsSubstring("nothing is kept"));
     CHECK_FALSE(fs::exists(folder / "relative"));
     CHECK(fs::exists(folder / "home/.cache/vkformer"));
+}
+
+TEST_CASE("a cache of FIFOs is none", "[cli][cache]") {
+    if (vulkan_device_indices().empty()) return;
+    const TemporaryFolder cache;
+    const std::string command = "bench model -q --runs 1 --length 4 --steps 2 --beams 1 -m " +
+                                quoted(goldens_dir() / "encoder_decoders/t5_d22_relu") + " -d " +
+                                vulkan_device_indices().front();
+    const std::string home = "XDG_CACHE_HOME=" + quoted(cache.path()) + " timeout 120 ";
+    REQUIRE(run(command, "", home).exit_code == 0);
+    std::size_t files = 0;
+    for (const auto& entry : fs::directory_iterator(cache / "vkformer")) {
+        REQUIRE(entry.is_regular_file());
+        fs::remove(entry.path());
+        REQUIRE(::mkfifo(entry.path().c_str(), 0600) == 0);
+        ++files;
+    }
+    CHECK(files >= 2);
+    CHECK(run(command, "", home).exit_code == 0);
 }
 
 }  // namespace vkformer::tests
