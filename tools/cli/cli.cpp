@@ -10,6 +10,8 @@
 #include <system_error>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "core/paths.hpp"
 #include "core/platform/files.hpp"
 #include "core/platform/process.hpp"
