@@ -47,9 +47,9 @@ LinearTile row_sums_tile(const graph::Linear& op, const Product& product, const 
     const std::uint64_t rows = few_rows(product);
     std::uint64_t columns = std::min<std::uint64_t>(shaders::kLinearMaxSums / rows, shaders::kLinearMaxColumns);
     // Of one row more are fewer workgroups, whose invocations have more registers: slower, on an H100, for 2048 to 8192 columns. Of several
-    // the decoded weights of each column stay in registers for all.
+    // the decoded weights of each column stay in registers for all. A norm's gains and squares leave Mali registers for two columns.
     if (rows == 1)
-        columns = 4;
+        columns = product.has_own_format && op.prologue && has_fewest_registers(device) ? 2 : 4;
     else if (product.has_own_format && has_fewest_registers(device))
         columns = std::min<std::uint64_t>(columns, 4);
     else if (product.has_own_format && has_few_registers(device))
