@@ -84,7 +84,8 @@ def ops(language, text):
     """The shader of each op, which is named behind what was compiled for it: the one with most multiply-adds in its loop, or with most
     loads. A second op that needs nothing new has none."""
     out = {}
-    parts = re.split(r"^\s*((?:MUL_MAT|FLASH_ATTN_EXT|RMS_NORM|ROPE|SOFT_MAX)\([^)]*\)):", text, flags=re.M)
+    # Before a name may stand how wrong the result is: there is no GPU that computes one.
+    parts = re.split(r"^\s*(?:\[\w+\] .* )?((?:MUL_MAT|FLASH_ATTN_EXT|RMS_NORM|ROPE|SOFT_MAX)\([^)]*\)):", text, flags=re.M)
     for part, name in zip(parts[0::2], parts[1::2]):
         found = list(shaders(language, part))
         if found:

@@ -112,6 +112,11 @@ class Outputs(unittest.TestCase):
         self.assertEqual(executable["summary"], {"spills": 5})
         self.assertEqual((executable["loop"]["macs"], executable["loop"]["instructions"]), (1, 2))
 
+    def test_a_result_that_is_wrong(self):
+        wrong = INTEL.replace("  SOFT_MAX(", "[SOFT_MAX] ERR = 1.023987320 > 0.000000100   SOFT_MAX(").replace("266676 runs", "FAIL")
+        self.assertEqual(peer.ops("GEN", wrong), peer.ops("GEN", INTEL))
+        self.assertEqual(len(peer.ops("GEN", wrong)), 1)
+
 
 if __name__ == "__main__":
     unittest.main()
