@@ -189,7 +189,7 @@ TEST_CASE("bench and validate: reports of a model whose path is no UTF-8", "[cli
         const std::string device = " -d " + vulkan_device_indices().front();
         const std::string decoder = linked("decoders/gemma");
         commands.push_back("validate -q --json" + device + decoder);
-        commands.push_back("bench guest --json --prompt 4 --tokens 2" + device + decoder);
+        commands.push_back("bench guest --json --prompt 4 --tokens 4" + device + decoder);
     }
     for (const std::string& command : commands) {
         CAPTURE(command);
