@@ -81,8 +81,8 @@ constexpr std::uint64_t kPieces = 1, kNormalizerSpec = 3, kSelfTestData = 4, kDe
 /// libsentencepiece calls itself for each byte of a piece; trainers make none above 16 characters unless they are told to.
 constexpr std::size_t kLongestPiece = 1024;
 
-/// libsentencepiece follows the normalisation map without looking at bounds, and its parser prints; so look first. What it checks itself by,
-/// and prints about, is left out of what is returned: nothing, where the model has none.
+/// libsentencepiece follows the normalisation map without looking at bounds, and its parser prints; so look first. What it checks
+/// itself by, and prints about, is left out of what is returned: nothing, where the model has none.
 Result<std::string> checked_model(std::string_view model, const std::string& file_name) {
     const Error broken{ErrorCode::CorruptFile, file_name + ": is no SentencePiece model, or is truncated"};
     ProtoReader reader(model);

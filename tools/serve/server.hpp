@@ -25,9 +25,9 @@ struct ServerOptions {
     Log::Style log_style = Log::Style::text;
 };
 
-/// What would be loaded, a line for each model: its name, its kind, the bytes of its weights, those of a language model's cache as run_server
-/// would make it, and what its steps, or a translation model's caches, come to at most. Errors: as of run_server, as far as nothing is
-/// loaded.
+/// What would be loaded, a line for each model: its name, its kind, the bytes of its weights, those of a language model's cache as
+/// run_server would make it, and what its steps, or a translation model's caches, come to at most. Errors: as of run_server, as far as
+/// nothing is loaded.
 Result<std::string> describe_server(const ServerOptions& options, bool as_json);
 
 /// Serves until SIGINT or SIGTERM. Errors: InvalidArgument (no model; an address beyond the loopback without a key), and those of
