@@ -10,6 +10,9 @@ import tempfile
 import debian_folder
 import mesa_shims
 
+# Seconds for a pipeline. Where nothing else runs the slowest takes 4; PanVK's register allocation for Bifrost did not end in 240 on one.
+PATIENCE = 600
+
 
 @dataclasses.dataclass(frozen=True)
 class Gpu:
@@ -98,7 +101,25 @@ def environment_on(key, folder, variables=None):
         yield debian_folder.command(folder, shim), environment
 
 
-def run_on(key, folder, program):
+def run_patiently(command, environment, patience):
+    """Runs a program that writes to stderr what it begins, and kills it once nothing was written for `patience` seconds, or up to twice
+    as many."""
+    with tempfile.TemporaryFile("w+", errors="replace") as out, tempfile.TemporaryFile("w+", errors="replace") as progress, \
+            subprocess.Popen(command, env=environment, stdout=out, stderr=progress) as process:
+        written = -1
+        while process.poll() is None:
+            try:
+                process.wait(patience)
+            except subprocess.TimeoutExpired:
+                before, written = written, os.fstat(progress.fileno()).st_size
+                if written == before:
+                    process.kill()
+        for file in (out, progress):
+            file.seek(0)
+        return subprocess.CompletedProcess(command, process.returncode, out.read(), progress.read())
+
+
+def run_on(key, folder, program, patience=PATIENCE):
     """Runs a program that finds the GPU `key`."""
     with environment_on(key, folder) as (command, environment):
-        return subprocess.run([*command, *map(str, program)], env=environment, capture_output=True, text=True, errors="replace")
+        return run_patiently([*command, *map(str, program)], environment, patience)

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: MIT
 """How a run of vkformer that a driver ends is gone on with."""
 import json
+import os
 import subprocess
+import time
 import unittest
 
+import gpus
 import ours
 
 
@@ -38,6 +41,16 @@ class Runs(unittest.TestCase):
             return subprocess.CompletedProcess(program, 2, "", "no device 0")
         with self.assertRaisesRegex(RuntimeError, "no device 0"):
             ours.report("ada", None, "vkformer", run_on=run_on)
+
+    def test_a_pipeline_that_never_ends_is_killed(self):
+        run = lambda script: gpus.run_patiently(["sh", "-c", script], os.environ, 0.3)
+        begun = time.monotonic()
+        done = run("echo report; echo 'vkformer: pipeline 3: slow' >&2; exec sleep 60")
+        self.assertLess(time.monotonic() - begun, 30)
+        self.assertEqual((done.returncode, done.stdout, ours.last_begun(done.stderr)), (-9, "report\n", (3, "slow")))
+        # One that goes on is let go on, however long it takes in all.
+        done = run("for i in 1 2 3 4 5 6 7 8; do echo $i >&2; sleep 0.2; done; echo report")
+        self.assertEqual((done.returncode, done.stdout), (0, "report\n"))
 
 
 if __name__ == "__main__":
