@@ -10,7 +10,7 @@ import tempfile
 import debian_folder
 import mesa_shims
 
-# Seconds for a pipeline. Where nothing else runs the slowest takes 4; PanVK's register allocation for Bifrost did not end in 240 on one.
+# Seconds for a pipeline. On a Mali G52 others took 4 at most, and one, in PanVK's register allocation for Bifrost, did not end in 240.
 PATIENCE = 600
 
 
