@@ -11,12 +11,10 @@
 namespace vkformer::cpu {
 namespace {
 
-/// The seen keys are shared out evenly: graph/splits.hpp.
+/// The seen keys are shared out evenly, as graph/splits.hpp says, to the first splits; the others have none.
 KeyRange keys_of_split(KeyRange seen, std::size_t split, std::size_t splits) {
-    const std::size_t count = seen.last - seen.first, each = graph::keys_per_split(count, splits);
-    const std::size_t used = (count + each - 1) / each;
-    if (!graph::split_is_used(split, splits, used)) return {0, 0};
-    const std::size_t first = seen.first + split * used / splits * each;
+    const std::size_t each = graph::keys_per_split(seen.last - seen.first, splits);
+    const std::size_t first = std::min(seen.first + split * each, seen.last);
     return {first, std::min(first + each, seen.last)};
 }
 
@@ -26,11 +24,10 @@ KeyRange keys_of_split(KeyRange seen, std::size_t split, std::size_t splits) {
 template <std::floating_point T>
 void combine_splits(std::span<const T> parts, KeyRange seen, std::size_t splits, const Mask<T>& mask, std::size_t head,
                     std::span<T> y) {
-    const std::size_t width = y.size() + 2;
+    const std::size_t width = y.size() + 2, each = graph::keys_per_split(seen.last - seen.first, splits);
     const auto for_each_used = [&](auto&& visit) {
-        for (std::size_t split = 0; split < splits; ++split)
-            if (const KeyRange keys = keys_of_split(seen, split, splits); keys.first < keys.last)
-                visit(parts.subspan(split * width, width));
+        for (std::size_t split = 0; seen.first + split * each < seen.last; ++split)
+            visit(parts.subspan(split * width, width));
     };
     std::ranges::fill(y, T{0});
     T max = -std::numeric_limits<T>::infinity(), sum = 0;

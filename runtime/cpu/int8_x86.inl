@@ -48,15 +48,12 @@ constexpr std::size_t kTileRows = 16, kSmallTileRows = 8;
 #else
 constexpr std::size_t kTileRows = 8, kSmallTileRows = 8;
 #endif
-#ifdef VKFORMER_HAS_AVX_VNNI
-constexpr std::size_t kDotRows = 3;
+#if defined(VKFORMER_HAS_AVX512_VNNI)
+constexpr std::size_t kDotRows = 6, kLeftOverRows = 0;
+#elif defined(VKFORMER_HAS_AVX_VNNI)
+constexpr std::size_t kDotRows = 3, kLeftOverRows = 0;
 #else
-constexpr std::size_t kDotRows = 6;
-#endif
-#if defined(VKFORMER_HAS_AVX512_VNNI) || defined(VKFORMER_HAS_AVX_VNNI)
-constexpr std::size_t kLeftOverRows = 0;
-#else
-constexpr std::size_t kLeftOverRows = 2;
+constexpr std::size_t kDotRows = 6, kLeftOverRows = 2;
 #endif
 constexpr std::size_t kPanelColumns = 8;
 

@@ -28,10 +28,4 @@ constexpr std::uint64_t keys_per_split(std::uint64_t seen, std::uint64_t splits)
     return std::max(kLeastSplitKeys, (seen + splits - 1) / splits);
 }
 
-/// The splits that have keys are spread over all of them, since lavapipe gives each thread neighbouring workgroups: share i of `used`
-/// belongs to the first split s with s · used / splits = i.
-constexpr bool split_is_used(std::uint64_t split, std::uint64_t splits, std::uint64_t used) noexcept {
-    return used > 0 && (split == 0 || split * used / splits != (split - 1) * used / splits);
-}
-
 }  // namespace vkformer::graph

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The tables of docs/portability.md, made of the numbers that are kept."""
+import textwrap
+
 import kept
 import prediction
 from tables import number, table
@@ -94,7 +96,8 @@ def rows_of(one):
 
 def text_of(kept_of):
     drivers = sorted({one["driver"] for one in kept_of.values()})
-    out = f"Drivers: {', '.join(drivers)}.\n\n{overview(kept_of)}"
+    named = textwrap.fill(f"Drivers: {', '.join(drivers)}.", 120, break_on_hyphens=False)
+    out = f"{named}\n\n{overview(kept_of)}"
     for key in SHOWN:
         if key in kept_of:
             out += f"\n### {kept_of[key]['gpu']}\n\n{rows_of(kept_of[key])}"
