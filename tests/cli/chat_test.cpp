@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// vkformer chat, with a person at a terminal and from a script, in a context that is soon full.
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include <nlohmann/json.hpp>
 
@@ -133,6 +135,9 @@ TEST_CASE("chat: a terminal has commands, lines of before, and goes on after a m
 
 TEST_CASE("chat: Ctrl-C ends the answer and not the program", "[cli][chat]") {
     const TemporaryFolder home;
+    // Ctrl-S: the terminal takes no more of the answer, and the key comes while that is being written.
+    const std::string keys = GENERATE(std::string("\x03"), std::string("\x13\x03"));
+    CAPTURE(keys.size());
     bool is_stopped = false;
     // The answer of so small a model may be there before the key is pressed; then the prompt says how to end.
     for (int attempt = 0; attempt < 200 && !is_stopped; ++attempt) {
@@ -140,7 +145,10 @@ TEST_CASE("chat: Ctrl-C ends the answer and not the program", "[cli][chat]") {
         REQUIRE(terminal.shows("> "));
         terminal.type("a\r");
         REQUIRE(terminal.shows("a\r\n"));
-        terminal.type("\x03");
+        for (const char key : keys) {
+            terminal.type({key});
+            if (key != keys.back()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        }
         bool is_asked_again = false;
         while (!is_stopped && !is_asked_again) {
             REQUIRE(terminal.shows(")\r\n"));
@@ -148,6 +156,7 @@ TEST_CASE("chat: Ctrl-C ends the answer and not the program", "[cli][chat]") {
             is_asked_again = terminal.screen().find("ends the conversation)\r\n") != std::string::npos;
         }
         REQUIRE(terminal.shows("> "));
+        CHECK(terminal.screen().find("error") == std::string::npos);
         terminal.type("\x04");
         CHECK(terminal.wait() == 0);
     }

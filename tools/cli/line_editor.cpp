@@ -1,50 +1,31 @@
 // SPDX-License-Identifier: MIT
 #include "line_editor.hpp"
 
-#include <cerrno>
 #include <clocale>
 #include <cstdio>
 #include <cstring>
 #include <cwchar>
 #include <system_error>
 
-#include <fcntl.h>
 #include <histedit.h>
 #include <langinfo.h>
-#include <poll.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "core/platform/terminal.hpp"
+#include "terminal_input.hpp"
 
 namespace vkformer::cli {
 namespace {
 
-/// The terminal of standard input, opened once more so that a read which finds nothing returns: an interrupt throws away what the terminal
-/// has not handed out yet, between poll() and read() too, and a read that waits would then miss the interrupt. Other programs share the
-/// descriptor of standard input itself. −1: there is no such name.
-int open_terminal() {
-    const char* const name = ttyname(STDIN_FILENO);
-    return name ? ::open(name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1;
-}
-
-/// A character of the terminal; 0 at its end, −1 at an interrupt, which libedit would not end a line for. That is looked for every now
-/// and then besides: it may come just before the wait, or to another thread.
+/// A character of the terminal; 0 at its end, −1 at an interrupt, which libedit would not end a line for.
 int get_character(EditLine* editor, wchar_t* character) {
-    constexpr int kMilliseconds = 100;
-    void* terminal = nullptr;
-    el_get(editor, EL_CLIENTDATA, &terminal);
-    const int file = *static_cast<const int*>(terminal);
+    void* input = nullptr;
+    el_get(editor, EL_CLIENTDATA, &input);
     std::mbstate_t state{};
     while (true) {
-        pollfd input{.fd = file, .events = POLLIN, .revents = 0};
-        const int ready = poll(&input, 1, kMilliseconds);
-        if (platform::Interrupts::is_pending()) return -1;
-        if (ready <= 0) continue;
         char byte = 0;
-        const ssize_t count = ::read(file, &byte, 1);
-        if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-        if (count <= 0) return static_cast<int>(count);
+        const int count = static_cast<const TerminalInput*>(input)->next(byte);
+        if (count <= 0) return count;
         if (byte == 0) continue;  // Ctrl-D that was typed during an answer; libedit would take the next key as it is
         switch (std::mbrtowc(character, &byte, 1, &state)) {
         case static_cast<std::size_t>(-2): continue;  // the character goes on
@@ -71,13 +52,11 @@ struct LineEditor::State {
     EditLine* editor = nullptr;
     History* history = nullptr;
     std::filesystem::path file;
-    int own_terminal = open_terminal();
-    int terminal = own_terminal >= 0 ? own_terminal : STDIN_FILENO;
+    TerminalInput input;
 
     ~State() {
         if (editor) el_end(editor);
         if (history) history_end(history);
-        if (own_terminal >= 0) close(own_terminal);
     }
 };
 
@@ -95,7 +74,7 @@ LineEditor::LineEditor(const std::filesystem::path& history) : state_(std::make_
     el_set(state_->editor, EL_PROMPT, prompt_of);
     el_set(state_->editor, EL_EDITOR, "emacs");
     el_set(state_->editor, EL_HIST, ::history, state_->history);
-    el_set(state_->editor, EL_CLIENTDATA, &state_->terminal);
+    el_set(state_->editor, EL_CLIENTDATA, &state_->input);
     el_set(state_->editor, EL_GETCFN, get_character);
     el_set(state_->editor, EL_BIND, "^R", "em-inc-search-prev", nullptr);
     el_source(state_->editor, nullptr);  // the user's ~/.editrc

@@ -5,24 +5,28 @@
 #include <cstdio>
 
 #include "core/platform/terminal.hpp"
+#include "terminal_input.hpp"
 
 namespace vkformer::cli {
 
-struct LineEditor::State {};
+struct LineEditor::State {
+    TerminalInput input;
+};
 
-LineEditor::LineEditor(const std::filesystem::path&) {}
+LineEditor::LineEditor(const std::filesystem::path&) : state_(std::make_unique<State>()) {}
 
 LineEditor::~LineEditor() = default;
 
 LineEditor::Outcome LineEditor::read(std::string& line) {
     std::fputs("> ", stderr);
     line.clear();
-    for (int c; (c = std::getc(stdin)) != EOF;) {
-        if (c == '\n') return Outcome::line;
-        if (c != '\r') line += static_cast<char>(c);
+    char byte = 0;
+    int count = 0;
+    while ((count = state_->input.next(byte)) > 0) {
+        if (byte == '\n') return Outcome::line;
+        if (byte != '\r') line += byte;
     }
-    std::clearerr(stdin);
-    if (platform::Interrupts::take()) return Outcome::interrupted;
+    if (count < 0 && platform::Interrupts::take()) return Outcome::interrupted;
     return line.empty() ? Outcome::end : Outcome::line;
 }
 

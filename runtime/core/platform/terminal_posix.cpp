@@ -51,7 +51,8 @@ void on_ending(void (*clean_up)() noexcept) {
 Interrupts::Interrupts() {
     g_interrupted = 0;
     struct sigaction action {};
-    action.sa_handler = note_interrupt;  // without SA_RESTART, so that waiting for a key ends
+    action.sa_handler = note_interrupt;
+    action.sa_flags = SA_RESTART;  // what is being written goes on
     ::sigaction(SIGINT, &action, &g_before);
 }
 
