@@ -676,7 +676,7 @@ VKFORMER_API const char* vkf_model_kind_string(vkf_model_kind kind);
 /**
  * `path`: a Hugging Face folder, or a GGUF file of a decoder. Touches no device memory. May take seconds; may run on
  * any thread. Errors: VKF_ERROR_FILE_NOT_FOUND, VKF_ERROR_CORRUPT_FILE, VKF_ERROR_UNSUPPORTED_CONFIG,
- * VKF_ERROR_MISSING_TENSOR, VKF_ERROR_SHAPE_MISMATCH.
+ * VKF_ERROR_UNSUPPORTED_DTYPE (a tensor's), VKF_ERROR_MISSING_TENSOR, VKF_ERROR_SHAPE_MISMATCH.
  */
 VKFORMER_API vkf_result vkf_model_load(vkf_device* device, const char* path, vkf_model** model);
 /**
@@ -798,7 +798,7 @@ typedef struct vkf_session_info {
     uint32_t source_capacity; /**< an encoder–decoder: tokens of the source at most; 0: 64 */
     /** tokens of a prompt that are computed together: the larger the faster, the coarser the slices; 0: 64 */
     uint32_t chunk;
-    vkf_dtype dtype;           /**< of activations, and of caches but for cache_q8_0 */
+    vkf_dtype dtype;           /**< of activations, and of caches but for cache_q8_0: VKF_F32 or VKF_F16 */
     VkBool32 weights_as_filed; /**< quantised and 16-bit weights stay what they are */
     float temperature;         /**< 0: the likeliest token, always */
     uint32_t top_k;            /**< 0: all */

@@ -469,6 +469,8 @@ Result<Weights> unpack_awq(const Config& quantization, Weights weights) {
 
 // ---- FP8 ------------------------------------------------------------------------------------------------------------
 
+constexpr float kBeyondHalf = 65520.0f;  // rounded to float16 this is infinite
+
 /// A matrix of FP8 with one scale, one for each output [out] or [out, 1], or one for each block.
 Result<TensorData> scaled_fp8(const Layer& layer, std::string_view scale_name, ScaleBlock block) {
     VKFORMER_TRY(const TensorData data, layer.tensor("weight", DType::f8_e4m3, 2));
@@ -487,8 +489,16 @@ Result<TensorData> scaled_fp8(const Layer& layer, std::string_view scale_name, S
     std::vector<float> row(in);
     for (std::uint64_t o = 0; o < out; ++o) {
         VKFORMER_CHECK(convert(data.dtype, data.bytes, static_cast<std::size_t>(o * in), std::span(row)));
-        for (std::uint64_t i = 0; i < in; ++i)
-            store_half(bytes->data() + (o * in + i) * 2, row[i] * scales[o / block.rows * columns + i / block.columns]);
+        bool fits_half = true;
+        for (std::uint64_t i = 0; i < in; ++i) {
+            const float value = row[i] * scales[o / block.rows * columns + i / block.columns];
+            fits_half = fits_half && !(std::abs(value) >= kBeyondHalf);
+            store_half(bytes->data() + (o * in + i) * 2, value);
+        }
+        if (!fits_half)
+            return layer.error(ErrorCode::UnsupportedConfig, scale_name,
+                               {": a weight of output ", std::to_string(o),
+                                " is beyond 65504, and FP8 is unpacked to float16"});
     }
     return TensorData{
         .dtype = DType::f16, .shape = {out, in}, .bytes = std::span<const std::byte>(*bytes), .owner = bytes};
@@ -595,7 +605,8 @@ Result<TensorData> packed_integers(const Layer& layer, const CompressedFields& f
     VKFORMER_TRY(const TensorData shape, layer.tensor("weight_shape", DType::i64, 1));
     std::array<std::int32_t, 2> sizes{};
     VKFORMER_CHECK(layer.expect_shape("weight_shape", shape, {2}));
-    VKFORMER_CHECK(convert(shape.dtype, shape.bytes, 0, std::span<std::int32_t>(sizes)));
+    const auto read = convert(shape.dtype, shape.bytes, 0, std::span<std::int32_t>(sizes));
+    if (!read) return layer.error(read.error().code, "weight_shape", {": ", read.error().message});
     PackedMatrix made{.out = static_cast<std::uint64_t>(std::max(sizes[0], 0)),
                       .in = static_cast<std::uint64_t>(std::max(sizes[1], 0)),
                       .bits = fields.bits};

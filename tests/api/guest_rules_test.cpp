@@ -222,6 +222,9 @@ TEST_CASE("rules that a session cannot have are refused", "[api][c][guest][sessi
     // Where nothing is drawn by them, too.
     CHECK_THAT(refusal("decoder_text", [](auto& info) { info.top_p = NAN; }), ContainsSubstring("top_p"));
     CHECK_THAT(refusal("decoder_text", [](auto& info) { info.min_p = -1; }), ContainsSubstring("min_p"));
+    for (const vkf_dtype dtype : {VKF_BF16, VKF_Q8_0, VKF_I32})
+        CHECK_THAT(refusal("decoder_text", [&](auto& info) { info.dtype = dtype; }),
+                   ContainsSubstring("vkf_session_info::dtype is neither"));
 
     const VkfModel model = load_model(*device, (goldens_dir() / "decoder_text").string());
     const VkfSession session = make_session(*model, small_session(1));

@@ -266,6 +266,10 @@ TEST_CASE("packed tensors that do not fit each other are refused by name", "[mod
           [](TensorData& data) { copied<std::int64_t>(data)->at(0) = -4; });
     check("compressed_w4a16", same, "weight_shape", ErrorCode::ShapeMismatch,
           [](TensorData& data) { copied<std::int64_t>(data)->at(1) = 1 << 25; });
+    check("compressed_w4a16", same, "weight_shape", ErrorCode::InvalidArgument,
+          [](TensorData& data) { copied<std::int64_t>(data)->at(1) = std::int64_t{1} << 40; });
+    check("fp8", same, "weight_scale_inv", ErrorCode::UnsupportedConfig,
+          [](TensorData& data) { copied<float>(data)->at(1) = 1e9f; });
     check("compressed_w4a16_zeros", same, "weight_zero_point", ErrorCode::ShapeMismatch, reshaped({7, 3}));
     check("compressed_int8", same, "weight_scale", ErrorCode::ShapeMismatch, reshaped({63, 1}));
 }

@@ -37,6 +37,12 @@ Result<DType> dtype_of(vkf_dtype dtype) {
     return Error{ErrorCode::UnsupportedDtype, "there is no vkf_dtype " + std::to_string(dtype)};
 }
 
+Result<DType> activation_dtype(vkf_dtype dtype, std::string_view field) {
+    if (dtype == VKF_F32) return DType::f32;
+    if (dtype == VKF_F16) return DType::f16;
+    return Error{ErrorCode::InvalidArgument, std::string(field) + " is neither VKF_F32 nor VKF_F16"};
+}
+
 vkf_tensor describe(const graph::Graph& graph, graph::Value value) {
     const DType dtype = graph.dtype(value);
     const Shape& shape = graph.shape(value);

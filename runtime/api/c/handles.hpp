@@ -67,6 +67,8 @@ Result<std::unique_ptr<vkf_program>> compile(std::shared_ptr<Device> device, gra
                                              std::shared_ptr<graph::TensorStore> weights);
 
 Result<DType> dtype_of(vkf_dtype dtype);
+/// `field`: "vkf_pass_info::dtype". Errors: InvalidArgument (neither f32 nor f16).
+Result<DType> activation_dtype(vkf_dtype dtype, std::string_view field);
 /// Dtype, shape and bytes; not where it lies.
 vkf_tensor describe(const graph::Graph& graph, graph::Value value);
 /// What a vkf_submit_info says.

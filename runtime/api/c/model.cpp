@@ -383,7 +383,7 @@ vkf_result vkf_model_pass(vkf_model* model, const vkf_pass_info* info, const vkf
     if (!model || !program) return c::invalid("model and program are required");
     return c::guarded([&]() -> Result<void> {
         VKFORMER_TRY(const auto given, c::read_struct(info, kDefaultPass, "vkf_pass_info"));
-        VKFORMER_TRY(const DType dtype, c::dtype_of(given.dtype));
+        VKFORMER_TRY(const DType dtype, c::activation_dtype(given.dtype, "vkf_pass_info::dtype"));
         Model& m = *model->model;
         NamedTensors tensors;
         VKFORMER_TRY(auto graph,

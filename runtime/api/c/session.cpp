@@ -180,7 +180,7 @@ Result<Recipe> recipe_of(const c::Model& model, const vkf_session_info& info) {
     if (!model.decoder() && !model.encoder_decoder())
         return Error{ErrorCode::UnsupportedConfig,
                      "a session generates text, which encoders do not; vkf_model_pass runs this model"};
-    VKFORMER_TRY(const DType dtype, c::dtype_of(info.dtype));
+    VKFORMER_TRY(const DType dtype, c::activation_dtype(info.dtype, "vkf_session_info::dtype"));
     if (!model.generation.stop_strings.empty())
         return Error{ErrorCode::UnsupportedConfig,
                      "generation_config.json has \"stop_strings\", but a session hands out tokens and ends at no text; "
