@@ -356,6 +356,41 @@ Result<std::vector<Instance::PhysicalDevice>> Instance::physical_devices() const
     return devices;
 }
 
+namespace {
+
+/// Whether memory of buffers can be handed out as what was asked for.
+Result<void> check_export(const InstanceTable& vk, const Instance::PhysicalDevice& physical,
+                          const DeviceOptions& options) {
+    if (!options.exported.handle_types) return {};
+    if (options.memory.allocate)
+        return Error{ErrorCode::InvalidArgument,
+                     "memory that an application allocates itself is exported by it: leave out the handle types"};
+    const Error none{ErrorCode::MissingFeature, "Vulkan device \"" + physical.capabilities.name +
+                                                    "\" does not export memory as handle types " +
+                                                    std::to_string(options.exported.handle_types) +
+                                                    "; opaque file descriptors (1) and dma-bufs (512) may be possible"};
+    VkExternalMemoryHandleTypeFlags rest = options.exported.handle_types;
+    for (const auto type :
+         {VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT, VK_EXTERNAL_MEMORY_HANDLE_TYPE_DMA_BUF_BIT_EXT}) {
+        if (!(rest & type)) continue;
+        rest &= ~static_cast<VkExternalMemoryHandleTypeFlags>(type);
+        const VkPhysicalDeviceExternalBufferInfo info{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_BUFFER_INFO,
+                                                      .pNext = nullptr,
+                                                      .flags = 0,
+                                                      .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT,
+                                                      .handleType = type};
+        VkExternalBufferProperties found{
+            .sType = VK_STRUCTURE_TYPE_EXTERNAL_BUFFER_PROPERTIES, .pNext = nullptr, .externalMemoryProperties = {}};
+        vk.vkGetPhysicalDeviceExternalBufferProperties(physical.handle, &info, &found);
+        if (!(found.externalMemoryProperties.externalMemoryFeatures & VK_EXTERNAL_MEMORY_FEATURE_EXPORTABLE_BIT))
+            return none;
+    }
+    if (rest) return none;
+    return {};
+}
+
+}  // namespace
+
 Result<std::shared_ptr<Device>> Device::create(std::shared_ptr<Instance> instance,
                                                const Instance::PhysicalDevice& physical, const DeviceOptions& options) {
     if (!physical.unusable.empty())
@@ -363,6 +398,7 @@ Result<std::shared_ptr<Device>> Device::create(std::shared_ptr<Instance> instanc
                      .message = "Vulkan device \"" + physical.capabilities.name +
                                 "\" cannot be used: " + physical.unusable + "; choose another one",
                      .hint = Hint::other_device};
+    VKFORMER_CHECK(check_export(instance->vk(), physical, options));
     const Capabilities& c = physical.capabilities;
     const bool captures = options.capture != PipelineCapture::nothing;
     if (captures && !c.pipeline_statistics)
@@ -376,6 +412,8 @@ Result<std::shared_ptr<Device>> Device::create(std::shared_ptr<Instance> instanc
     std::vector<const char*> extensions;
     if (captures) extensions.push_back(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
     if (options.exported.handle_types) extensions.push_back(VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME);
+    if (options.exported.handle_types & VK_EXTERNAL_MEMORY_HANDLE_TYPE_DMA_BUF_BIT_EXT)
+        extensions.push_back(VK_EXT_EXTERNAL_MEMORY_DMA_BUF_EXTENSION_NAME);
     if (c.host_memory_alignment > 0) extensions.push_back(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
     DevicePatch patch(physical.features, extensions);
     const float priority = 1.0f;
@@ -436,6 +474,10 @@ Result<std::shared_ptr<Device>> Device::adopt(const AdoptedDevice& adopted, cons
             "created_with), or pass no queue and only record"};
     VKFORMER_TRY(c.timestamp_valid_bits, instance->timestamp_bits(adopted.physical_device, adopted.queue_family));
     const InstanceTable instance_table = instance->vk();
+    VKFORMER_CHECK(check_export(instance_table, physical, options));
+    if (options.exported.handle_types && !instance_table.vkGetDeviceProcAddr(adopted.device, "vkGetMemoryFdKHR"))
+        return Error{ErrorCode::MissingFeature,
+                     "exporting memory needs VK_KHR_external_memory_fd, and the device was made without it"};
     auto device = std::shared_ptr<Device>(new Device(std::move(instance), adopted.device, false, adopted.queue_family));
     VKFORMER_TRY(device->vk_, load_device_table(instance_table, adopted.device));
     device->lock_queue_ = adopted.lock_queue;
@@ -445,41 +487,6 @@ Result<std::shared_ptr<Device>> Device::adopt(const AdoptedDevice& adopted, cons
     return device;
 }
 
-namespace {
-
-/// Whether memory of buffers can be handed out as what was asked for.
-Result<void> check_export(const InstanceTable& vk, const Instance::PhysicalDevice& physical,
-                          const DeviceOptions& options) {
-    if (!options.exported.handle_types) return {};
-    if (options.memory.allocate)
-        return Error{ErrorCode::InvalidArgument,
-                     "memory that an application allocates itself is exported by it: leave out the handle types"};
-    const Error none{ErrorCode::MissingFeature, "Vulkan device \"" + physical.capabilities.name +
-                                                    "\" does not export memory as handle types " +
-                                                    std::to_string(options.exported.handle_types) +
-                                                    "; opaque file descriptors (1) and dma-bufs (512) may be possible"};
-    VkExternalMemoryHandleTypeFlags rest = options.exported.handle_types;
-    for (const auto type :
-         {VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT, VK_EXTERNAL_MEMORY_HANDLE_TYPE_DMA_BUF_BIT_EXT}) {
-        if (!(rest & type)) continue;
-        rest &= ~static_cast<VkExternalMemoryHandleTypeFlags>(type);
-        const VkPhysicalDeviceExternalBufferInfo info{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_BUFFER_INFO,
-                                                      .pNext = nullptr,
-                                                      .flags = 0,
-                                                      .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT,
-                                                      .handleType = type};
-        VkExternalBufferProperties found{
-            .sType = VK_STRUCTURE_TYPE_EXTERNAL_BUFFER_PROPERTIES, .pNext = nullptr, .externalMemoryProperties = {}};
-        vk.vkGetPhysicalDeviceExternalBufferProperties(physical.handle, &info, &found);
-        if (!(found.externalMemoryProperties.externalMemoryFeatures & VK_EXTERNAL_MEMORY_FEATURE_EXPORTABLE_BIT))
-            return none;
-    }
-    if (rest) return none;
-    return {};
-}
-
-}  // namespace
-
 Result<void> Device::prepare(VkQueue queue, const Instance::PhysicalDevice& physical, const DeviceOptions& options) {
     queue_ = queue;
     physical_ = physical;
@@ -487,7 +494,6 @@ Result<void> Device::prepare(VkQueue queue, const Instance::PhysicalDevice& phys
     if (options.memory.allocate || !vk_.vkGetBufferDeviceAddress)
         capabilities_.buffer_addresses = false;  // an application's memory is not known to have any
     if (options.memory.allocate || options.exported.handle_types) capabilities_.host_memory_alignment = 0;
-    VKFORMER_CHECK(check_export(instance_->vk(), physical, options));
     instance_->vk().vkGetPhysicalDeviceMemoryProperties(physical.handle, &memory_);
     offload_ = options.offload;
     if (offload_.bytes > 0 && offload_.bytes != Offload::kRest && !has_host_memory(*this))
