@@ -5,9 +5,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <filesystem>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -16,37 +14,15 @@
 #include <variant>
 #include <vector>
 
-#include "serve/encoder_models.hpp"
+#include "serve/loaded_model.hpp"
 #include "serve/log.hpp"
 #include "serve/metrics.hpp"
 #include "serve/model_options.hpp"
 #include "serve/refusal.hpp"
 #include "serve/router.hpp"
-#include "serve/speech_model.hpp"
-#include "serve/text_model.hpp"
-#include "serve/translation_model.hpp"
 #include "vkformer/result.hpp"
 
 namespace vkformer::serve {
-
-struct ModelSpec {
-    std::string name;  ///< as clients call it
-    std::filesystem::path path;
-    /// Of a language model: clients call it by their names, too, and have them count then.
-    std::vector<Adapter> adapters{};
-
-    /// Its own, then those of its adapters.
-    std::vector<std::string> names() const;
-};
-
-enum class ModelKind : std::uint8_t { language, embeddings, rerank, translation, speech };
-/// "language", …
-std::string_view to_string(ModelKind kind) noexcept;
-
-/// In the order of ModelKind.
-using LoadedModel =
-    std::variant<std::unique_ptr<TextModel>, std::unique_ptr<EmbeddingModel>, std::unique_ptr<RerankModel>,
-                 std::unique_ptr<TranslationModel>, std::unique_ptr<SpeechModel>>;
 
 enum class ModelState : std::uint8_t { unloaded, loading, ready, leaving, lost, failed };
 /// "loading", …
