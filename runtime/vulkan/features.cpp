@@ -152,6 +152,16 @@ FeatureSet set_features(const VkBaseOutStructure* chain, const auto& has_extensi
     return set;
 }
 
+CooperativeMatrix2 parts_of(const FeatureSet& features) {
+    return {.reductions = features.has(Feature::matrix2_reductions),
+            .conversions = features.has(Feature::matrix2_conversions),
+            .per_element_operations = features.has(Feature::matrix2_per_element_operations)};
+}
+
+bool has_parts(const CooperativeMatrix2& parts) {
+    return parts.reductions || parts.conversions || parts.per_element_operations;
+}
+
 }  // namespace
 
 std::span<const FeatureInfo, kFeatureCount> feature_table() { return kFeatures; }
@@ -229,6 +239,23 @@ FeatureSet enabled_features(const VkDeviceCreateInfo& info, std::uint32_t api_ve
     });
     if (info.pEnabledFeatures && info.pEnabledFeatures->shaderInt64) set.set(Feature::int64);
     return set;
+}
+
+void set_features(Capabilities& c, const FeatureSet& features) {
+    c.storage16 = features.has(Feature::storage16);
+    c.float16 = features.has(Feature::float16);
+    c.memory_model = features.has(Feature::memory_model) && features.has(Feature::memory_model_device_scope);
+    c.int64 = features.has(Feature::int64);
+    c.integer_dot = features.has(Feature::integer_dot);
+    c.buffer_addresses = features.has(Feature::buffer_addresses);
+    c.subgroup_size_control = c.max_subgroup_size > 0 && features.has(Feature::subgroup_size_control) &&
+                              features.has(Feature::full_subgroups);
+    if (!c.subgroup_size_control) c.min_subgroup_size = c.max_subgroup_size = 0;
+    if (!features.has(Feature::cooperative_matrix) || !c.memory_model) c.cooperative_matrices.clear();
+    c.cooperative_matrix = !c.cooperative_matrices.empty();
+    c.cooperative_matrix2_parts = parts_of(features);
+    c.cooperative_matrix2 = c.cooperative_matrix && c.api_version >= VK_API_VERSION_1_3 &&
+                            features.has(Feature::maintenance4) && has_parts(c.cooperative_matrix2_parts);
 }
 
 DevicePatch::DevicePatch(const FeatureSet& wanted, std::span<const char* const> extensions)

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "vulkan/capabilities.hpp"
 #include "vulkan/table.hpp"
 
 namespace vkformer::vulkan {
@@ -68,6 +69,9 @@ FeatureSet supported_features(const InstanceTable& vk, VkPhysicalDevice device,
 /// What a device that is created so has enabled: in pEnabledFeatures or any struct of the pNext chain that Vulkan has for a feature, with its
 /// extension listed or part of `api_version`, the lesser of the device's and the application's.
 FeatureSet enabled_features(const VkDeviceCreateInfo& info, std::uint32_t api_version);
+
+/// What the capabilities say of features, where these are the ones that are there. Needs the fields that features do not decide.
+void set_features(Capabilities& c, const FeatureSet& features);
 
 /// Extends the info for vkCreateDevice by features and extensions: features are set in the structs that are in the chain already
 /// (they are written to) or in a copy of pEnabledFeatures, else in structs that are put before the chain. `info` points into the patch, which must outlive its use.

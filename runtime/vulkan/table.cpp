@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "core/lack_of_memory.hpp"
 #include "core/platform/system.hpp"
 
 namespace vkformer::vulkan {
@@ -75,6 +76,13 @@ Error vulkan_error(VkResult result, std::string_view call, std::string_view doin
                  std::string(call) + " failed while " + std::string(doing) + ": " + to_string(result) + " (" +
                      std::to_string(static_cast<int>(result)) + ")",
                  static_cast<std::int32_t>(result)};
+}
+
+Error with_advice(Error error, const char* advice, Hint hint) {
+    if (is_lack_of_memory(error.code)) return error;
+    error.message += advice;
+    error.hint = hint;
+    return error;
 }
 
 }  // namespace vkformer::vulkan

@@ -125,6 +125,8 @@ const char* to_string(VkResult result) noexcept;
 /// The Error for a failing call: "vkAllocateMemory failed: VK_ERROR_OUT_OF_DEVICE_MEMORY (while …)". Of functions that may lose the device:
 /// Device::error_of().
 Error vulkan_error(VkResult result, std::string_view call, std::string_view doing);
+/// The same with what to do where it is the driver that fails: memory that is missing is no fault of it.
+Error with_advice(Error error, const char* advice, Hint hint);
 
 /// Owns one Vulkan object. The function table is the device's own, so that an adopted VkDevice works like one we created.
 template <class Handle, auto Destroy>
