@@ -210,10 +210,11 @@ Result<int> to_blocks(const ConvertCommand& command, const fs::path& source) {
                                                          "name another folder"};
     VKFORMER_CHECK(models::stage_folders(source));  // what is wrong there is said before anything is written
     VKFORMER_TRY(const auto contents, models::quantized_folder(source, dtype_of(command.dtype)));
-    VKFORMER_CHECK(filled_folder(destination, [&]() -> Result<void> {
+    const auto fill = [&]() -> Result<void> {
         VKFORMER_CHECK(write(command, destination / formats::kBlockFile, contents));
         return copy_other_files(source, destination, dtype_of(command.dtype));
-    }));
+    };
+    VKFORMER_CHECK(filled_folder(destination, fill));
     return kOk;
 }
 
@@ -242,10 +243,11 @@ Result<int> to_safetensors(const ConvertCommand& command, const fs::path& source
         return kOk;
     }
     VKFORMER_CHECK(models::stage_folders(source));
-    VKFORMER_CHECK(filled_folder(destination, [&]() -> Result<void> {
+    const auto fill = [&]() -> Result<void> {
         VKFORMER_CHECK(write_safetensors(destination / "model.safetensors", weights.tensors(), dtype));
         return copy_other_files(source, destination, dtype);
-    }));
+    };
+    VKFORMER_CHECK(filled_folder(destination, fill));
     return kOk;
 }
 

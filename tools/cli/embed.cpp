@@ -98,11 +98,10 @@ Result<int> finish(const EmbedCommand& command, std::size_t dimension, const std
 
 // ---- images ---------------------------------------------------------------------------------------------------------
 
-/// A line or a row for each image.
-Result<std::vector<float>> embed_images(ImageEmbedder& encoder, const EmbedCommand& command) {
+/// A line or a row for each image; the rows are appended to `values`.
+Result<void> embed_images(ImageEmbedder& encoder, const EmbedCommand& command, std::vector<float>& values) {
     VKFORMER_TRY(const auto images, load_images(command.images));
     VKFORMER_TRY(const auto vectors, encoder.embed_images(images, show_done("images", 0, images.size())));
-    std::vector<float> values;
     std::string out;
     for (std::size_t i = 0; i < vectors.size(); ++i) {
         if (!command.output.empty())
@@ -112,8 +111,7 @@ Result<std::vector<float>> embed_images(ImageEmbedder& encoder, const EmbedComma
                                  : spaced(vectors[i])) +
                    "\n";
     }
-    VKFORMER_CHECK(print(out));
-    return values;
+    return print(out);
 }
 
 Result<int> run_image_model(EmbedCommand& command, const std::filesystem::path& folder, ImageEmbedderOptions options) {
@@ -130,7 +128,8 @@ Result<int> run_image_model(EmbedCommand& command, const std::filesystem::path& 
         if (encoder.reads_texts()) std::fprintf(stderr, "; at most %zu tokens", encoder.max_length());
         std::fprintf(stderr, "\n");
     }
-    VKFORMER_TRY(auto values, embed_images(encoder, command));
+    std::vector<float> values;
+    VKFORMER_CHECK(embed_images(encoder, command, values));
     // Where images are named, standard input is asked for by name only.
     if (!command.images.empty() && command.texts.empty() && command.input.empty())
         return finish(command, encoder.dimension(), values);
