@@ -6,7 +6,9 @@
 #include <jpeglib.h>
 
 #include <algorithm>
+#include <array>
 #include <csetjmp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -109,10 +111,15 @@ Error corrupt(const Decoder& decoder) {
     return {ErrorCode::CorruptFile, "the JPEG file is damaged: " + std::string(decoder.failure.message)};
 }
 
+/// The marker that is Exif's: XMP has the same number, and may come before it.
 std::span<const std::byte> exif_of(const jpeg_decompress_struct& d) {
-    for (auto marker = d.marker_list; marker; marker = marker->next)
-        if (marker->marker == JPEG_APP0 + 1)
-            return {reinterpret_cast<const std::byte*>(marker->data), marker->data_length};
+    constexpr std::array<JOCTET, 6> kName = {'E', 'x', 'i', 'f', 0, 0};
+    for (auto marker = d.marker_list; marker; marker = marker->next) {
+        const std::span data(marker->data, marker->data_length);
+        if (marker->marker == JPEG_APP0 + 1 && data.size() >= kName.size() &&
+            std::ranges::equal(data.first(kName.size()), kName))
+            return std::as_bytes(data);
+    }
     return {};
 }
 

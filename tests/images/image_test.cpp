@@ -190,6 +190,19 @@ std::vector<std::byte> with_chunk(std::vector<std::byte> png, const std::string&
 
 }  // namespace
 
+TEST_CASE("what else has the marker of Exif is no orientation, and hides none", "[images]") {
+    using namespace std::string_literals;
+    const std::vector<std::byte> turned = read_bytes(pictures() / "turned6.jpg");
+    const std::string xmp = "\xFF\xE1\0\x23http://ns.adobe.com/xap/1.0/\0<x/>"s;
+    REQUIRE(xmp.size() == 2 + 0x23);
+    std::vector<std::byte> both = turned;
+    const auto bytes = std::as_bytes(std::span(xmp));
+    both.insert(both.begin() + 2, bytes.begin(), bytes.end());  // behind the start of the image
+    const Image expected = must(decode_image(turned)), found = must(decode_image(both));
+    CHECK(found.width == expected.width);
+    CHECK(found.rgb == expected.rgb);
+}
+
 TEST_CASE("PNG files are turned as their Exif orientation says", "[images]") {
     using namespace std::string_literals;
     const std::vector<std::byte> png = read_bytes(pictures() / "colour.png");
