@@ -54,30 +54,6 @@ std::optional<std::vector<std::int32_t>> integer_list(const json& value, std::op
     return list;
 }
 
-/// Python writes Infinity, -Infinity and NaN, which are no JSON. They become what transformers 5 writes: {"__float__": "Infinity"}.
-std::string with_named_numbers(std::string_view text) {
-    constexpr std::string_view kNames[] = {"-Infinity", "Infinity", "NaN"};
-    if (text.find("Infinity") == text.npos && text.find("NaN") == text.npos) return std::string(text);
-    std::string result;
-    bool is_quoted = false;
-    while (!text.empty()) {
-        std::size_t length = 1;
-        if (is_quoted && text.front() == '\\')
-            length = std::min<std::size_t>(2, text.size());
-        else if (text.front() == '"')
-            is_quoted = !is_quoted;
-        const auto name = std::ranges::find_if(kNames, [&](std::string_view n) { return text.starts_with(n); });
-        if (!is_quoted && name != std::end(kNames)) {
-            result += "{\"__float__\": \"" + std::string(*name) + "\"}";
-            length = name->size();
-        } else {
-            result += text.substr(0, length);
-        }
-        text.remove_prefix(length);
-    }
-    return result;
-}
-
 /// A number, or one of those that have a name.
 std::optional<double> number_of(const json& value) {
     if (value.is_number()) return value.get<double>();
@@ -125,7 +101,7 @@ std::optional<Error> missing_model(const std::filesystem::path& path) {
 Result<Config> Config::open(const std::filesystem::path& path) {
     if (const auto missing = missing_model(path)) return *missing;
     const std::string file_name = path.filename().string();
-    VKFORMER_TRY(auto object, object_of(read_json(path), file_name));
+    VKFORMER_TRY(auto object, object_of(read_python_json(path), file_name));
     return Config(std::move(object), file_name, std::make_shared<AskedNames>(), "");
 }
 
@@ -137,7 +113,7 @@ Result<Config> Config::open_if_present(const std::filesystem::path& path) {
 
 Result<Config> Config::parse(std::string_view text, std::string_view file_name) {
     const std::string name(file_name);
-    VKFORMER_TRY(auto object, object_of(parse_json(with_named_numbers(text), name), name));
+    VKFORMER_TRY(auto object, object_of(parse_python_json(text, name), name));
     return Config(std::move(object), name, std::make_shared<AskedNames>(), "");
 }
 

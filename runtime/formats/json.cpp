@@ -100,6 +100,29 @@ ordered_json ordered(const json& value, const MemberOrder& order) {
     return object;
 }
 
+std::string with_named_numbers(std::string_view text) {
+    constexpr std::string_view kNames[] = {"-Infinity", "Infinity", "NaN"};
+    if (text.find("Infinity") == text.npos && text.find("NaN") == text.npos) return std::string(text);
+    std::string result;
+    bool is_quoted = false;
+    while (!text.empty()) {
+        std::size_t length = 1;
+        if (is_quoted && text.front() == '\\')
+            length = std::min<std::size_t>(2, text.size());
+        else if (text.front() == '"')
+            is_quoted = !is_quoted;
+        const auto name = std::ranges::find_if(kNames, [&](std::string_view n) { return text.starts_with(n); });
+        if (!is_quoted && name != std::end(kNames)) {
+            result += "{\"__float__\": \"" + std::string(*name) + "\"}";
+            length = name->size();
+        } else {
+            result += text.substr(0, length);
+        }
+        text.remove_prefix(length);
+    }
+    return result;
+}
+
 }  // namespace
 
 Result<json> parse_json(std::string_view text, std::string_view file_name, MemberOrder* order) {
@@ -128,11 +151,25 @@ Result<ordered_json> parse_ordered_json(std::string_view text, std::string_view 
     }
 }
 
-Result<json> read_json(const std::filesystem::path& path) {
+Result<json> parse_python_json(std::string_view text, std::string_view file_name) {
+    return parse_json(with_named_numbers(text), file_name);
+}
+
+namespace {
+
+Result<json> read_by(Result<json> (*parse)(std::string_view, std::string_view), const std::filesystem::path& path) {
     VKFORMER_TRY(const auto file, MappedFile::open(path));
     const auto bytes = file->bytes();
-    return parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path.filename().string());
+    return parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path.filename().string());
 }
+
+}  // namespace
+
+Result<json> read_json(const std::filesystem::path& path) {
+    return read_by([](std::string_view text, std::string_view name) { return parse_json(text, name); }, path);
+}
+
+Result<json> read_python_json(const std::filesystem::path& path) { return read_by(parse_python_json, path); }
 
 std::string quote(std::string_view name) {
     constexpr std::size_t kMaxShown = 100;

@@ -27,8 +27,13 @@ Result<nlohmann::json> parse_json(std::string_view text, std::string_view file_n
 /// The same with members in the text's order. Time is in proportion to the text.
 Result<nlohmann::ordered_json> parse_ordered_json(std::string_view text, std::string_view file_name);
 
-/// parse_json of a whole file. Errors: FileNotFound besides.
+/// The same of what Python's json module writes, whose Infinity, -Infinity and NaN are no JSON: they become what transformers 5 writes,
+/// {"__float__": "Infinity"}.
+Result<nlohmann::json> parse_python_json(std::string_view text, std::string_view file_name);
+
+/// parse_json and parse_python_json of a whole file. Errors: FileNotFound besides.
 Result<nlohmann::json> read_json(const std::filesystem::path& path);
+Result<nlohmann::json> read_python_json(const std::filesystem::path& path);
 
 /// A name out of a file as messages show it: in double quotes, control characters as \xNN, long names cut.
 std::string quote(std::string_view name);

@@ -293,6 +293,86 @@ TEST_CASE("convert says what has no blocks", "[cli][quantized][folder][errors]")
     CHECK_FALSE(fs::exists(blocks));
 }
 
+TEST_CASE("convert writes over nothing that it reads", "[cli][gguf][folder][errors]") {
+    const TemporaryFolder folder;
+    const fs::path source = folder / "source", other = folder / "other";
+    fs::copy(goldens_dir() / "encoders/bert_h20", source);
+    const std::string weights = read_file(source / "model.safetensors");
+    const auto convert = [](const fs::path& from, const fs::path& to) {
+        return "convert -q --dtype bf16 " + quoted(from) + " " + quoted(to);
+    };
+    refuses(convert(source, source / "model.safetensors"), "model.safetensors is the source's");
+    refuses(convert(source / "model.safetensors", source / "model.safetensors"), "are the same");
+    fs::create_directory(other);
+    fs::create_symlink(source / "model.safetensors", other / "model.safetensors");
+    refuses(convert(source, other), "model.safetensors is the source's");
+    CHECK(read_file(source / "model.safetensors") == weights);
+
+    for (const char* part : {"m-00001-of-00002.gguf", "m-00002-of-00002.gguf"}) folder.write(part, "is not looked at");
+    refuses(convert(folder / "m-00001-of-00002.gguf", folder / "m-00002-of-00002.gguf"), "is the source's");
+}
+
+TEST_CASE("convert names a file by its ending, however that is written", "[cli][gguf]") {
+    const TemporaryFolder folder;
+    REQUIRE(
+        run("convert -q --dtype f16 " + quoted(goldens_dir() / "decoder_text") + " " + quoted(folder / "model.GGUF"))
+            .exit_code == 0);
+    CHECK(fs::is_regular_file(folder / "model.GGUF"));
+}
+
+TEST_CASE("convert keeps Python's Infinity as the source has it", "[cli][folder]") {
+    const TemporaryFolder folder;
+    const fs::path source = folder / "source";
+    fs::copy(goldens_dir() / "decoders/nemotron_h", source);
+    std::string config = read_file(source / "config.json");
+    CHECK(config.find("__float__") != config.npos);
+    const auto words = [](const fs::path& model) {
+        return run("generate -q -d cpu -n 8 --prompt-tokens 1,2,3 -m " + quoted(model)).out;
+    };
+    const std::string expected = words(source);
+    CHECK_FALSE(expected.empty());
+    REQUIRE(run("convert -q --dtype f32 " + quoted(source) + " " + quoted(folder / "named")).exit_code == 0);
+    CHECK(read_file(folder / "named/config.json").find("__float__") != std::string::npos);
+    const std::size_t begin = config.rfind('{', config.find("__float__")), end = config.find('}', begin);
+    config.replace(begin, end + 1 - begin, "Infinity");
+    folder.write("source/config.json", config);
+    CHECK(words(source) == expected);
+    CHECK(run("inspect " + quoted(source)).exit_code == 0);
+    REQUIRE(run("convert -q --dtype f32 " + quoted(source) + " " + quoted(folder / "bare")).exit_code == 0);
+    const std::string written = read_file(folder / "bare/config.json");
+    CHECK(written.find("Infinity") != written.npos);
+    CHECK(written.find("__float__") == written.npos);
+    CHECK(words(folder / "bare") == expected);
+}
+
+TEST_CASE("convert tells which files it leaves out, and which were there before", "[cli][folder]") {
+    const TemporaryFolder folder;
+    const fs::path source = folder / "source", there = folder / "there";
+    fs::copy(goldens_dir() / "encoders/bert_h20", source);
+    fs::create_directory(source / "onnx");
+    fs::create_directory(source / "additional_chat_templates");
+    folder.write("source/additional_chat_templates/tool.jinja", "x");
+    fs::create_directory(there);
+    folder.write("there/generation_config.json", "{}");
+    fs::create_symlink("loop", source / "loop");  // to itself
+    const Outcome outcome = run("convert --dtype f16 " + quoted(source) + " " + quoted(there));
+    CHECK(outcome.exit_code == 0);
+    CHECK_THAT(outcome.err, ContainsSubstring("not copied: onnx\n"));
+    CHECK_THAT(outcome.err, ContainsSubstring("count for the model now: generation_config.json;"));
+    CHECK(read_file(there / "additional_chat_templates/tool.jinja") == "x");
+}
+
+TEST_CASE("convert rounds no weights that were packed by a method without a name", "[cli][quantized][folder][errors]") {
+    const TemporaryFolder folder;
+    fs::copy(goldens_dir() / "encoders/bert_h20", folder / "source");
+    json config = json::parse(read_file(folder / "source/config.json"));
+    config["quantization_config"] = {{"load_in_4bit", true}};
+    folder.write("source/config.json", config.dump());
+    refuses("convert --dtype f16 " + quoted(folder / "source") + " " + quoted(folder / "f16"),
+            "the weights are packed");
+    CHECK_FALSE(fs::exists(folder / "f16"));
+}
+
 TEST_CASE("convert leaves nothing of a folder that it refuses", "[cli][quantized][folder][errors]") {
     const std::string dtype = GENERATE("f16", "q8_0");
     const TemporaryFolder folder;

@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "support/catch.h"
+#include "support/must.hpp"
 #include "support/refused.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -119,6 +121,9 @@ TEST_CASE("config: ranges may be infinite, as Python or as transformers 5 writes
     CHECK_THAT(message_of(c.strings("f")), ContainsSubstring(R"(Infinity \"Infinity)"));
     CHECK_THAT(message_of(c.real("j")), ContainsSubstring("\"j\""));
     CHECK_FALSE(Config::parse(R"({"a":Infinit})", "x"));
+    const TemporaryFolder folder;
+    folder.write("config.json", R"({"a": [0, Infinity]})");
+    CHECK(*must(Config::open(folder / "config.json")).range("a") == Range({0, kInfinity}));
     CHECK_FALSE(Config::parse(R"({"a":"Infinity)", "x"));
 }
 

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// vkformer convert: a model at another dtype or in another format.
+#include <algorithm>
+#include <cctype>
 #include <cstdio>
 #include <optional>
+#include <regex>
+#include <set>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -39,6 +43,12 @@ struct ConvertCommand {
 
     bool is_weighed() const noexcept { return !importance.empty() || !importance_text.empty(); }
 };
+
+/// However it is written: "MODEL.GGUF" is such a file, too.
+bool has_ending(std::string path, std::string_view ending) {
+    std::ranges::transform(path, path.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return path.ends_with(ending);
+}
 
 std::vector<DType> dtypes() {
     std::vector<DType> all = {DType::f32, DType::f16, DType::bf16};
@@ -114,7 +124,8 @@ Result<void> write_safetensors(const fs::path& path, const formats::TensorMap& t
 Result<void> refuse_packed(const fs::path& folder) {
     VKFORMER_TRY(const auto config, formats::Config::open_if_present(folder / "config.json"));
     VKFORMER_TRY(const auto quantization, config.object("quantization_config"));
-    VKFORMER_TRY(const std::string method, quantization.string("quant_method", "mxfp4"));
+    if (quantization.is_empty()) return {};
+    VKFORMER_TRY(const std::string method, quantization.string("quant_method", "by no method that is named"));
     if (method == "mxfp4") return {};
     return Error{ErrorCode::UnsupportedConfig,
                  "the weights are packed (" + method + "): they can be written as a .gguf file, or stay as they are"};
@@ -135,12 +146,15 @@ Error cannot_read(const fs::path& path, const std::error_code& error) {
     return {ErrorCode::FileNotFound, "cannot read " + path.string() + ": " + error.message()};
 }
 
-/// config.json names the dtype that the weights have now.
+/// config.json names the dtype that the weights have now. Infinity stays as the source has it: older transformers read no {"__float__": …}.
 Result<void> write_config(const fs::path& source, const fs::path& destination, DType dtype) {
-    VKFORMER_TRY(nlohmann::json config, formats::read_json(source));
+    VKFORMER_TRY(nlohmann::json config, formats::read_python_json(source));
+    const bool has_names{formats::read_json(source)};  // or none is infinite
     const char* name = dtype == DType::f32 ? "float32" : dtype == DType::f16 ? "float16" : "bfloat16";
     config[config.contains("dtype") ? "dtype" : "torch_dtype"] = name;
-    const std::string text = config.dump(2) + "\n";
+    std::string text = config.dump(2) + "\n";
+    static const std::regex kNamed(R"re(\{\s*"__float__":\s*"(-?Infinity|NaN)"\s*\})re");
+    if (!has_names) text = std::regex_replace(text, kNamed, "$1");
     return write_file(destination, std::as_bytes(std::span(text)));
 }
 
@@ -176,19 +190,48 @@ Result<void> copy_folder(const fs::path& source, const fs::path& destination) {
     const fs::directory_iterator files(source, error);
     if (error) return cannot_read(source, error);
     for (const auto& entry : files)
-        if (entry.is_regular_file()) VKFORMER_CHECK(copy_contents(entry.path(), destination / entry.path().filename()));
+        if (entry.is_regular_file(error))
+            VKFORMER_CHECK(copy_contents(entry.path(), destination / entry.path().filename()));
     return {};
 }
 
-Result<void> copy_other_files(const fs::path& source, const fs::path& destination, DType dtype) {
-    VKFORMER_TRY(const auto stages, models::stage_folders(source));
-    for (const fs::path& stage : stages) VKFORMER_CHECK(copy_folder(source / stage, destination / stage));
+/// "a, b": of what lies in the folder and `is_left`; hidden files are passed over.
+std::string names_of(const fs::path& folder, const auto& is_left) {
+    std::set<std::string> names;
     std::error_code error;
+    for (const auto& entry : fs::directory_iterator(folder, error))
+        if (const std::string name = entry.path().filename().string(); !name.starts_with('.') && is_left(entry))
+            names.insert(name);
+    std::string text;
+    for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+    return text;
+}
+
+/// What the model is besides its weights.
+Result<void> copy_other_files(const ConvertCommand& command, const fs::path& source, const fs::path& destination) {
+    constexpr const char* kTemplates = "additional_chat_templates";
+    const DType dtype = dtype_of(command.dtype);
+    std::error_code error;
+    VKFORMER_TRY(auto folders, models::stage_folders(source));
+    if (fs::is_directory(source / kTemplates, error)) folders.emplace_back(kTemplates);
+    const std::string left = names_of(source, [&](const fs::directory_entry& entry) {
+        return entry.is_directory(error) &&
+               std::ranges::none_of(folders, [&](const fs::path& taken) { return taken == entry.path().filename(); });
+    });
+    if (!left.empty()) say(command, "folders that are no part of the model were not copied: " + left);
+    const std::string strange = names_of(destination, [&](const fs::directory_entry& entry) {
+        return entry.is_regular_file(error) && !is_weights_file(entry.path()) &&
+               !fs::exists(source / entry.path().filename(), error);
+    });
+    if (!strange.empty())
+        say(command, destination.string() + " has files that the source has not, which count for the model now: " +
+                         strange + "; remove what is not its own");
+    for (const fs::path& folder : folders) VKFORMER_CHECK(copy_folder(source / folder, destination / folder));
     const fs::directory_iterator files(source, error);
     if (error) return cannot_read(source, error);
     for (const auto& entry : files) {
         const fs::path to = destination / entry.path().filename();
-        if (!entry.is_regular_file() || is_weights_file(entry.path())) {
+        if (!entry.is_regular_file(error) || is_weights_file(entry.path())) {
             continue;
         } else if (entry.path().filename() == "config.json" && !is_quantized(dtype)) {
             VKFORMER_CHECK(write_config(entry.path(), to, dtype));
@@ -212,7 +255,7 @@ Result<int> to_blocks(const ConvertCommand& command, const fs::path& source) {
     VKFORMER_TRY(const auto contents, models::quantized_folder(source, dtype_of(command.dtype)));
     const auto fill = [&]() -> Result<void> {
         VKFORMER_CHECK(write(command, destination / formats::kBlockFile, contents));
-        return copy_other_files(source, destination, dtype_of(command.dtype));
+        return copy_other_files(command, source, destination);
     };
     VKFORMER_CHECK(filled_folder(destination, fill));
     return kOk;
@@ -221,7 +264,7 @@ Result<int> to_blocks(const ConvertCommand& command, const fs::path& source) {
 Result<int> to_safetensors(const ConvertCommand& command, const fs::path& source) {
     const DType dtype = dtype_of(command.dtype);
     const fs::path destination = utf8_path(command.destination);
-    const bool is_file = command.destination.ends_with(".safetensors");
+    const bool is_file = has_ending(command.destination, ".safetensors");
     if (is_quantized(dtype) && is_file)
         return Error{
             ErrorCode::InvalidArgument,
@@ -245,35 +288,71 @@ Result<int> to_safetensors(const ConvertCommand& command, const fs::path& source
     VKFORMER_CHECK(models::stage_folders(source));
     const auto fill = [&]() -> Result<void> {
         VKFORMER_CHECK(write_safetensors(destination / "model.safetensors", weights.tensors(), dtype));
-        return copy_other_files(source, destination, dtype);
+        return copy_other_files(command, source, destination);
     };
     VKFORMER_CHECK(filled_folder(destination, fill));
     return kOk;
 }
 
-bool is_within(const fs::path& path, const fs::path& folder) {
+/// A folder's regular files, those of its folders too, links resolved.
+std::set<fs::path> files_in(const fs::path& folder) {
+    std::set<fs::path> files;
     std::error_code error;
-    const fs::path inner = fs::weakly_canonical(fs::absolute(path, error), error), outer = fs::canonical(folder, error);
-    return !error && fs::is_directory(outer, error) && std::ranges::mismatch(outer, inner).in1 == outer.end();
+    for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+        if (std::error_code ignored; at->is_regular_file(ignored)) files.insert(fs::canonical(at->path(), ignored));
+    return files;
+}
+
+/// What is read of the source: a folder's files, or a file; a part of a split one stands for all its parts.
+std::set<fs::path> files_of(const fs::path& source) {
+    static const std::regex kPart("(.*)-[0-9]{5}(-of-[0-9]{5}[.]gguf)");
+    std::error_code ignored;
+    if (fs::is_directory(source, ignored)) return files_in(source);
+    std::set<fs::path> files = {fs::canonical(source, ignored)};
+    std::smatch part, other;
+    const std::string name = source.filename().string();
+    if (!std::regex_match(name, part, kPart)) return files;
+    for (const auto& entry : fs::directory_iterator(fs::absolute(source, ignored).parent_path(), ignored)) {
+        const std::string of_entry = entry.path().filename().string();
+        if (std::regex_match(of_entry, other, kPart) && other[1] == part[1] && other[2] == part[2])
+            files.insert(fs::canonical(entry.path(), ignored));
+    }
+    return files;
+}
+
+/// The source is read while the destination is written. Errors: InvalidArgument (it would be written over, or into).
+Result<void> check_apart(const fs::path& source, const fs::path& destination, bool is_one_file) {
+    std::error_code ignored, error;
+    if (fs::equivalent(source, destination, ignored))
+        return Error{ErrorCode::InvalidArgument, "source and destination are the same"};
+    const std::set<fs::path> read = files_of(source);
+    const std::set<fs::path> there =
+        is_one_file ? std::set{fs::canonical(destination, ignored)} : files_in(destination);
+    for (const fs::path& file : there)
+        if (read.contains(file))
+            return Error{ErrorCode::InvalidArgument,
+                         file.string() + " is the source's, and would be written over: name another destination"};
+    if (is_one_file) return {};
+    const fs::path inner = fs::weakly_canonical(fs::absolute(destination, error), error),
+                   outer = fs::canonical(source, error);
+    if (!error && fs::is_directory(outer, error) && std::ranges::mismatch(outer, inner).in1 == outer.end())
+        return Error{ErrorCode::InvalidArgument, "the destination is in the source's folder: name one elsewhere"};
+    return {};
 }
 
 Result<int> run(const ConvertCommand& command) {
     const fs::path source = utf8_path(command.source);
     std::error_code ignored;
     if (!fs::exists(source, ignored)) return Error{ErrorCode::FileNotFound, "there is no " + command.source};
-    // The weights are read while the new file is written.
-    if (fs::equivalent(source, utf8_path(command.destination), ignored))
-        return Error{ErrorCode::InvalidArgument, "source and destination are the same"};
-    const bool is_one_file = command.destination.ends_with(".gguf") || command.destination.ends_with(".safetensors");
-    if (!is_one_file && is_within(utf8_path(command.destination), source))
-        return Error{ErrorCode::InvalidArgument, "the destination is in the source's folder: name one elsewhere"};
-    const bool to_gguf = command.destination.ends_with(".gguf");
+    const bool to_gguf = has_ending(command.destination, ".gguf");
+    const bool is_one_file = to_gguf || has_ending(command.destination, ".safetensors");
+    VKFORMER_CHECK(check_apart(source, utf8_path(command.destination), is_one_file));
     if (command.is_weighed() && (!to_gguf || !is_quantized(dtype_of(command.dtype))))
         return Error{ErrorCode::InvalidArgument,
                      std::string(command.importance.empty() ? "--imatrix-text" : "--imatrix") +
                          " is for block formats in a .gguf file: name such a destination, and --dtype q4_k, say"};
     const bool is_folder = fs::is_directory(source, ignored);
-    if (!is_folder && !command.source.ends_with(".safetensors")) {
+    if (!is_folder && !has_ending(command.source, ".safetensors")) {
         if (!to_gguf)
             return Error{ErrorCode::InvalidArgument,
                          "a GGUF file becomes another GGUF file: name one that ends in .gguf"};

@@ -95,7 +95,7 @@ Result<Listing> list_folder(const std::filesystem::path& folder) {
         return Error{ErrorCode::FileNotFound, folder.string() +
                                                   " has no config.json; give a Hugging Face folder (with config.json "
                                                   "and weights), a GGUF file or a .safetensors file"};
-    VKFORMER_TRY(const auto config, formats::read_json(folder / "config.json"));
+    VKFORMER_TRY(const auto config, formats::read_python_json(folder / "config.json"));
     for (const auto& [key, value] : config.items()) listing.values.push_back({key, value.type_name(), value});
     VKFORMER_TRY(const auto weights, formats::open_weights(folder));
     append_tensors(weights.tensors(), listing);
