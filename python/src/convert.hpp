@@ -94,7 +94,7 @@ struct CommonOptions {
 /// What all models have.
 template <class Model>
 nb::class_<Held<Model>> bind_held(nb::module_& module, const char* name) {
-    return nb::class_<Held<Model>>(module, name)
+    return nb::class_<Held<Model>>(module, name, nb::type_slots(Held<Model>::slots()))
         .def(
             "twin", [](Held<Model>& held) { return new Held<Model>(typename Held<Model>::TwinOf{held}); },
             nb::rv_policy::take_ownership)

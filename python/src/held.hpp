@@ -153,7 +153,25 @@ public:
         return watched(*watch_, stop, [&] { return call(model); });
     }
 
+    /// For Python's collector: what on_progress belongs to may be what the model belongs to.
+    static PyType_Slot* slots() noexcept {
+        static PyType_Slot slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+                                      {Py_tp_clear, reinterpret_cast<void*>(clear)},
+                                      {0, nullptr}};
+        return slots;
+    }
+
 private:
+    static int traverse(PyObject* self, visitproc visit, void* arg) {
+        Py_VISIT(Py_TYPE(self));
+        if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<Held>(self)->on_progress_.ptr());
+        return 0;
+    }
+    /// The model is not called any more.
+    static int clear(PyObject* self) {
+        if (nb::inst_ready(self)) nb::inst_ptr<Held>(self)->on_progress_ = nb::none();
+        return 0;
+    }
     bool is_foreign() const noexcept { return getpid() != process_; }
 
     pid_t process_ = getpid();

@@ -109,6 +109,8 @@ def test_options(cls: Any) -> None:
         cls()
     with pytest.raises(TypeError):
         cls(DATES, "cpu", shader_variants={"linear": 3})
+    with pytest.raises(TypeError, match="shader_variants is of type list, expected a mapping"):
+        cls(DATES, "cpu", shader_variants=["linear"])
 
 
 def test_devices_that_are_not_there() -> None:
@@ -210,6 +212,13 @@ def test_options_of_generations(generator: vkformer.Generator, arguments: dict[s
     with pytest.raises((TypeError, ValueError)):
         generator.generate("Hello", **{"max_tokens": 4, "temperature": 1, **arguments})
     assert len(generator.generate("Hello", max_tokens=4, ignore_end=True).tokens) == 4
+
+
+def test_mappings_are_mappings(generator: vkformer.Generator) -> None:
+    with pytest.raises(TypeError, match="adapters is of type bool, expected a mapping"):
+        vkformer.Generator(TEXTS, "cpu", adapters=True)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="logit_bias is of type str, expected a mapping"):
+        generator.generate("Hello", logit_bias="")  # type: ignore[arg-type]
 
 
 def test_misspelt_options_are_named_with_the_public_call(generator: vkformer.Generator) -> None:

@@ -5,7 +5,10 @@ import copy
 import gc
 import multiprocessing
 import pickle
+import subprocess
+import sys
 import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,6 +52,43 @@ def test_objects_leave_nothing_behind(device: str) -> None:
     gc.collect()
     # Drivers and malloc keep some; of the models nothing stays.
     assert resident_bytes() - before < 24 << 20
+
+
+def test_a_model_goes_with_its_owner_who_hears_of_its_progress() -> None:
+    class Owner:
+        def __init__(self) -> None:
+            self.model = vkformer.Generator(TEXTS, "cpu", on_progress=self.hear)
+
+        def hear(self, message: str) -> None:
+            pass
+
+    owner = Owner()
+    gone = weakref.ref(owner)
+    del owner
+    gc.collect()
+    assert gone() is None
+
+
+SUBINTERPRETER = """
+import sys
+import vkformer
+try:
+    import _xxsubinterpreters as interpreters
+except ImportError:
+    import _interpreters as interpreters
+other = interpreters.create()
+try:
+    failed = interpreters.run_string(other, f"import sys; sys.path[:] = {sys.path!r}; import vkformer")
+except Exception as error:  # of Python 3.11
+    failed = error
+assert "main interpreter alone" in str(failed), failed
+interpreters.destroy(other)
+assert vkformer.Generator(sys.argv[1], "cpu").generate("Hello", max_tokens=2).tokens
+"""
+
+
+def test_subinterpreters_are_refused_and_leave_the_main_one_alone() -> None:
+    subprocess.run([sys.executable, "-c", SUBINTERPRETER, str(TEXTS)], check=True)
 
 
 def test_two_threads_share_a_model(call: tuple[Load, Callable[[Any], Any]]) -> None:

@@ -10,6 +10,9 @@ Translator, Generator, Chat, Embedder, Reranker, Transcriber, ImageClassifier an
 ``X(path, device="auto", dtype="f32", …)``. docs/python.md has examples of each.
 """
 
+from . import _main_interpreter as _main_interpreter  # before the extension module is loaded
+
+# isort: split
 from . import _core, bench, ops
 from ._chat import Chat
 from ._encoders import Embedder, Reranker

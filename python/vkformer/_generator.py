@@ -123,9 +123,10 @@ def _options(call: str, arguments: Mapping[str, Any]) -> _core.GenerateOptions:
             elif name in _SAMPLING_UINTS:
                 setattr(sampling, name, _inputs.uint(value, name))
             else:
+                given = _inputs.mapping(value, "logit_bias")
                 sampling.logit_bias = {
                     token: _inputs.real(bias, f"logit_bias[{token}]")
-                    for token, bias in zip(_inputs.tokens(value, "logit_bias"), value.values(), strict=True)
+                    for token, bias in zip(_inputs.tokens(given, "logit_bias"), given.values(), strict=True)
                 }
         elif name == "max_tokens":
             options.max_tokens = _inputs.uint(value, name)

@@ -81,8 +81,15 @@ def device_choice(device: str | int) -> str:
     return text(str(device) if index else device, "device")
 
 
+def mapping(value: object, what: str) -> Mapping[Any, Any]:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{what} is {_kind(value)}, expected a mapping")
+    return value
+
+
 def variants_by_op(variants: Mapping[str, str] | None) -> dict[str, str]:
-    return {text(op, "an op"): text(variant, f"the variant of {op}") for op, variant in (variants or {}).items()}
+    given = {} if variants is None else mapping(variants, "shader_variants")
+    return {text(op, "an op"): text(variant, f"the variant of {op}") for op, variant in given.items()}
 
 
 def choice(value: str, what: str, choices: tuple[str, ...]) -> str:
@@ -105,7 +112,8 @@ def texts(values: Iterable[str], what: str) -> list[str]:
 
 def adapters(folders: Mapping[str, Path] | None) -> list[tuple[str, bytes]]:
     """Names and paths."""
-    return [(text(name, "a name of adapters"), path(folder)) for name, folder in (folders or {}).items()]
+    given = {} if folders is None else mapping(folders, "adapters")
+    return [(text(name, "a name of adapters"), path(folder)) for name, folder in given.items()]
 
 
 def adapter_scales(value: AdapterChoice) -> list[tuple[str, float]]:
