@@ -100,14 +100,19 @@ void bind_transcriber(nb::module_& module) {
         .def(
             "transcribe",
             [](HeldTranscriber& self, const Samples& samples, const nb::object& on_progress, const Stop& stop,
+               const nb::str& given_language, const nb::str& given_task, const nb::str& given_prompt,
                const std::optional<VadOptions>& vad) {
                 const auto values = span_of(samples);
+                const std::string language = text_of(given_language), task = text_of(given_task),
+                                  prompt = text_of(given_prompt);
                 Transcriber::Progress progress;
                 if (!on_progress.is_none())
                     progress = [&](double done, double total) {
                         self.watch().call(true, [&] { return on_progress(done, total), true; });
                     };
                 const auto found = self.run(&stop, [&](Transcriber& t) -> Result<Transcription> {
+                    if (auto chosen = t.choose(language, task); !chosen) return std::move(chosen).error();
+                    if (auto chosen = t.choose_prompt(prompt); !chosen) return std::move(chosen).error();
                     if (auto chosen = t.choose_vad(vad); !chosen) return std::move(chosen).error();
                     return t.transcribe(values, progress);
                 });
@@ -122,7 +127,8 @@ void bind_transcriber(nb::module_& module) {
                 }
                 return nb::make_tuple(text(found.text), text(found.language), segments);
             },
-            nb::arg("samples").noconvert(), nb::arg("on_progress").none(), nb::arg("stop"), nb::arg("vad").none())
+            nb::arg("samples").noconvert(), nb::arg("on_progress").none(), nb::arg("stop"), nb::arg("language"),
+            nb::arg("task"), nb::arg("prompt"), nb::arg("vad").none())
         .def("sample_rate", [](HeldTranscriber& self) { return self.model().sample_rate(); });
 }
 

@@ -5,6 +5,7 @@ import asyncio
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -103,6 +104,25 @@ def test_times_of_words(device: str) -> None:
             assert (word.start, word.end) == pytest.approx((start, end), abs=1e-6)
             assert word.probability == pytest.approx(probability, abs=1e-5)
         assert "".join(word.text for word in segment.words) == segment.text
+
+
+def test_what_is_spoken_is_said_for_a_call() -> None:
+    folder = GOLDENS / "speech" / "whisper_times_414"
+    sound = read_tensor(folder / "golden.safetensors", "timed0").astype(np.float32)
+    options: dict[str, Any] = {"temperatures": 0, "log_prob_threshold": -NEVER, "no_speech_threshold": NEVER}
+
+    def alone(**spoken: Any) -> vkformer.Transcription:
+        with vkformer.Transcriber(folder, "cpu", **options, **spoken) as transcriber:
+            return transcriber.transcribe(sound)
+
+    with vkformer.Transcriber(folder, "cpu", **options) as transcriber:
+        for spoken in ({"prompt": "a cat"}, {"language": "de"}, {"language": "fr", "task": "translate"}, {}):
+            assert transcriber.transcribe(sound, **spoken) == alone(**spoken)  # type: ignore[arg-type]
+        assert asyncio.run(transcriber.transcribe_async(sound, language="de")) == alone(language="de")
+        with pytest.raises(vkformer.InvalidArgumentError, match="xx"):
+            transcriber.transcribe(sound, language="xx")
+        with pytest.raises(TypeError, match="prompt is of type int"):
+            transcriber.transcribe(sound, prompt=3)  # type: ignore[arg-type]
 
 
 def test_voice_activity(tmp_path: Path) -> None:

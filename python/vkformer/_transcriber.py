@@ -75,19 +75,24 @@ class Transcriber(Model[_core.Transcriber]):
             raise ValueError("vad_parameters say what counts as speech, and all sound is heard: give vad=FILE, too")
         self._vad = vad_options("vad_parameters", vad_parameters or {})
         self._filters = vad is not None
+        self._spoken = (
+            _inputs.text(language, "language"),
+            _inputs.text(task, "task"),
+            _inputs.text(prompt, "prompt"),
+        )
         several = temperatures if isinstance(temperatures, Iterable) else [temperatures]
         core = _core.Transcriber(
             _inputs.path(path),
             options,
             on_progress,
             convert_weights=_inputs.converts_weights(weights),
-            language=_inputs.text(language, "language"),
-            task=_inputs.text(task, "task"),
+            language=self._spoken[0],
+            task=self._spoken[1],
             timestamps=bool(timestamps),
             max_length=_inputs.uint(max_length, "max_length"),
             batch=_inputs.uint(batch, "batch"),
             beams=_inputs.uint(beams, "beams"),
-            prompt=_inputs.text(prompt, "prompt"),
+            prompt=self._spoken[2],
             condition_on_previous=condition_on_previous,
             temperatures=[_inputs.real(t, f"temperatures[{i}]") for i, t in enumerate(several)],
             compression_ratio_threshold=_inputs.optional_real(
@@ -108,6 +113,9 @@ class Transcriber(Model[_core.Transcriber]):
         samples: ArrayLike,
         *,
         on_progress: Callable[[float, float], object] | None = None,
+        language: str | None = None,
+        task: Literal["", "transcribe", "translate"] | None = None,
+        prompt: str | None = None,
         vad_filter: bool | None = None,
         vad_parameters: VadParameters | None = None,
     ) -> Transcription:
@@ -116,25 +124,40 @@ class Transcriber(Model[_core.Transcriber]):
         samples: float32 [samples], one channel at ``sample_rate`` per second, full scale ±1, contiguous: a NumPy array, or
         what has DLPack or a buffer. Read where it lies; do not change it meanwhile.
         ``on_progress(done, total)`` counts seconds of sound.
+        language, task, prompt: in place of the transcriber's, of this call; None: as it was loaded.
         vad_filter: whether speech alone is heard; None: where the transcriber was loaded with ``vad``.
         vad_parameters: in place of all of the transcriber's; those that are not given have their defaults.
         Raises: TypeError (another dtype), ValueError (another shape, lying in pieces), InvalidArgumentError (no samples, or
-        one that is no finite number; speech alone without ``vad``), DeviceLostError, VulkanError, MemoryError.
+        one that is no finite number; a language, task or prompt that the
+        model does not take; speech alone without ``vad``), DeviceLostError, VulkanError, MemoryError.
         """
         given, vad = _inputs.samples(samples), self._choice(vad_filter, vad_parameters)
-        return _result(self._run(lambda stop: self._core.transcribe(given, on_progress, stop, vad)))
+        spoken = self._spoken_of(language, task, prompt)
+        return _result(self._run(lambda stop: self._core.transcribe(given, on_progress, stop, *spoken, vad)))
 
     async def transcribe_async(
         self,
         samples: ArrayLike,
         *,
         on_progress: Callable[[float, float], object] | None = None,
+        language: str | None = None,
+        task: Literal["", "transcribe", "translate"] | None = None,
+        prompt: str | None = None,
         vad_filter: bool | None = None,
         vad_parameters: VadParameters | None = None,
     ) -> Transcription:
         """``transcribe`` in another thread."""
         given, vad = _inputs.samples(samples), self._choice(vad_filter, vad_parameters)
-        return _result(await self._run_async(lambda stop: self._core.transcribe(given, on_progress, stop, vad)))
+        spoken = self._spoken_of(language, task, prompt)
+        return _result(await self._run_async(lambda stop: self._core.transcribe(given, on_progress, stop, *spoken, vad)))
+
+    def _spoken_of(self, *asked: str | None) -> tuple[str, ...]:
+        """What is spoken, what is done with it, and the text before it."""
+        names = ("language", "task", "prompt")
+        return tuple(
+            own if given is None else _inputs.text(given, name)
+            for own, given, name in zip(self._spoken, asked, names, strict=True)
+        )
 
     def _choice(self, vad_filter: bool | None, parameters: VadParameters | None) -> _core.VadOptions | None:
         """What counts as speech; None: all sound is heard."""

@@ -77,6 +77,8 @@ public:
     std::unique_ptr<Hearing> twin() const override {
         auto other = std::make_unique<WhisperHearing>(options, parts, speech);
         other->prompt = prompt;
+        other->chosen_language = chosen_language;
+        other->chosen_task = chosen_task;
         return other;
     }
     Result<void> choose(const std::string& language, const std::string& task) override;
@@ -109,6 +111,7 @@ private:
     std::shared_ptr<const WhisperParts> parts;
     models::SpeechConfig speech;
     std::vector<std::int32_t> prompt;                                 // text before what is said
+    std::string chosen_language = options->language, chosen_task = options->task;  // of the prefix
     std::optional<decoding::SpeechSession> session;                   // made by the first call
     decoding::WordBounds word_bounds = decoding::WordBounds::spaces;  // of the language of the prefix
 };
@@ -365,8 +368,11 @@ Result<models::SpeechConfig> whisper_config(const std::filesystem::path& folder,
 }
 
 Result<void> WhisperHearing::choose(const std::string& language, const std::string& task) {
+    if (language == chosen_language && task == chosen_task) return {};  // the folder is not asked again
     VKFORMER_TRY(auto chosen, whisper_config(parts->folder, *parts->model, language, task, options->timestamps));
     speech.prefix = std::move(chosen.prefix);
+    chosen_language = language;
+    chosen_task = task;
     return {};
 }
 
