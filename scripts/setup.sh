@@ -21,8 +21,10 @@ packages=(
 # libspirv-cross-c-shared-dev: what MoltenVK would make of the shaders.
 # python3: the tests of tools/report.
 # xvfb: the samples with a window run headless.
+# g++-aarch64-linux-gnu: the kernels for ARM compile.
 # python3-venv, python3-dev: the Python package is built and tested in a virtual environment.
-test_packages=(catch2 python3 vulkan-validationlayers libshaderc-dev libspirv-cross-c-shared-dev chromium xvfb xauth python3-venv python3-dev)
+test_packages=(catch2 python3 vulkan-validationlayers libshaderc-dev libspirv-cross-c-shared-dev chromium xvfb xauth python3-venv python3-dev
+               g++-aarch64-linux-gnu)
 # The preset aarch64: the compiler and the emulator are this machine's; its libraries stay as they are.
 aarch64_packages=(g++-aarch64-linux-gnu qemu-user)
 # What a program for arm64 is compiled, linked and run with. Catch2, Boost, CLI11 and nlohmann_json are headers for any
