@@ -118,6 +118,8 @@ public:
     /// What the token adds to a text: whole characters or some of their bytes; a special token as it is spelled. Empty for one that the
     /// tokenizer does not know.
     std::string token_bytes(std::int32_t token) const;
+    /// Whether the model's generations end with this token.
+    bool is_end(std::int32_t token) const;
     bool has_tokenizer() const noexcept;
     bool has_chat_template() const noexcept;
     /// As the model carries it: it says how calls of tools look. Empty where there is none.

@@ -443,6 +443,8 @@ std::string GenerationEngine::token_bytes(std::int32_t token) const {
     return tokenizer ? tokenizer->bytes(token) : std::string();
 }
 
+bool GenerationEngine::is_end(std::int32_t token) const { return impl_->language.is_end(token); }
+
 bool GenerationEngine::has_tokenizer() const noexcept { return impl_->language.tokenizer() != nullptr; }
 bool GenerationEngine::has_chat_template() const noexcept { return bool{impl_->language.text.chat_template}; }
 std::string_view GenerationEngine::chat_template() const noexcept {

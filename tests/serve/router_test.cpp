@@ -208,14 +208,14 @@ TEST_CASE("serve: who tells that a model is loaded answers no request itself", "
     const HeardPtr asking = server.ask("/ask");
     REQUIRE(waits.try_acquire_for(20s));
     is_loaded = true;
-    waiters.front().told(std::nullopt);
+    waiters.front().told(std::nullopt, nullptr);
     REQUIRE(asking->reply_within(20s));
     CHECK(answered != std::this_thread::get_id());
 
     is_loaded = false;
     const HeardPtr refused = server.ask("/ask");
     REQUIRE(waits.try_acquire_for(20s));
-    waiters.back().told(Refusal(503, "it cannot be loaded"));
+    waiters.back().told(Refusal(503, "it cannot be loaded"), nullptr);
     CHECK(refused->reply_within(20s)->status == 503);
 }
 

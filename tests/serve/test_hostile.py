@@ -121,6 +121,36 @@ def test_sizes_are_bounded(server: Server) -> None:
     assert status_of(server.raw(b"GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nabcde")) == 413
 
 
+@pytest.mark.parametrize("begin", [b"1;", b"0;", b"0\r\nx: "])
+@pytest.mark.parametrize("route", [b"POST /v1/embeddings", b"GET /health", b"OPTIONS /v1/embeddings"])
+def test_lines_between_pieces_are_bounded(server: Server, begin: bytes, route: bytes) -> None:
+    head = route + b" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    assert status_of(server.raw(head + begin + b"a" * (1 << 20))) in (400, 413)
+
+
+def test_bodies_in_other_forms_are_no_next_requests(server: Server) -> None:
+    inner = b"GET /v1/models/SMUGGLED HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    head = b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    for coding in (b"gzip", b"xchunked", b"chunked, gzip", b"gzip, chunked", b"chunked, identity"):
+        answer = server.raw(head + b"Transfer-Encoding: " + coding + b"\r\n\r\n" + inner)
+        assert status_of(answer) == 501 and answer.count(b"HTTP/1.1 ") == 1, coding
+    answer = server.raw(head + b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}")
+    assert status_of(answer) == 415 and b"content-encoding" in answer
+
+
+def test_bodies_that_are_promised_keep_nobody_out(server: Server) -> None:
+    head = b"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=a\r\n"
+    promised = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(8)]
+    try:
+        for connection in promised:
+            connection.sendall(head + b"Content-Length: 67108864\r\n\r\n")
+        time.sleep(0.2)
+        assert len(server.post("/v1/embeddings", {"input": "the cat"})["data"]) == 1
+    finally:
+        for connection in promised:
+            connection.close()
+
+
 def test_who_sends_too_much_is_told_so_in_the_routes_shape(server: Server) -> None:
     for path, shape in (("/v1/messages", {"type", "error"}), ("/translate", {"error"}), ("/v1/embeddings", {"error"})):
         head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n".encode()

@@ -312,6 +312,19 @@ def test_requests_side_by_side_have_their_own(scored: Server) -> None:
         assert all(value == max(top.values()) for value, top in zip(choice["logprobs"]["token_logprobs"], choice["logprobs"]["top_logprobs"], strict=True))
 
 
+@pytest.mark.parametrize("form", [{"guided_choice": ["cat", "dog"]}, {"guided_regex": "[a-c]{3}"}, {"guided_regex": "[a-c]{3}d*"}])
+def test_an_answer_in_a_form_has_all_of_its_tokens(scored: Server, form: dict[str, Any]) -> None:
+    asked = {"model": "texts", "prompt": "the", "max_tokens": 8, "temperature": 0, "logprobs": 1, **form}
+    made = scored.post("/v1/completions", asked)
+    choice = made["choices"][0]
+    assert choice["finish_reason"] == "stop" and choice["text"]
+    assert "".join(choice["logprobs"]["tokens"]) == choice["text"]
+    events = [line[6:] for line in scored.request("POST", "/v1/completions", {**asked, "stream": True})[2].splitlines() if line.startswith(b"data: {")]
+    pieces = [json.loads(event)["choices"][0] for event in events]
+    streamed = [token for piece in pieces for token in (piece["logprobs"] or {"tokens": []})["tokens"]]
+    assert streamed == choice["logprobs"]["tokens"]
+
+
 def test_what_is_wrong_is_named(scored: Server) -> None:
     for path, fields, name in (
         ("chat/completions", {"logprobs": 1}, "logprobs"),

@@ -85,6 +85,20 @@ def test_the_one_that_was_used_least_recently_makes_room() -> None:
         server.kill()
 
 
+def test_models_that_do_not_fit_together_each_answer_before_they_go() -> None:
+    memory = str(max(weights("vectors"), weights("scores")))
+    server = Server("--load", "on-demand", "--memory", memory, models=("vectors", "scores"))
+    try:
+        with ThreadPoolExecutor(2) as clients:
+            for _ in range(10):
+                made = [clients.submit(embed, server), clients.submit(rank, server)]
+                assert [bool(one.result(60)) for one in made] == [True, True]
+        server.line("request", route="/v1/rerank")
+        assert count(server, "loaded", "vectors") + count(server, "loaded", "scores") <= 20
+    finally:
+        server.kill()
+
+
 def test_what_runs_is_not_cut_for_another_model() -> None:
     # One sequence at a time, so that the answers take some time: 16 of 140 tokens, one after the other.
     memory = str(texts_needs(cache_tokens=192))

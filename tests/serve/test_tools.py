@@ -533,6 +533,7 @@ def test_what_is_wrong_with_tools_is_named(tooled: Server) -> None:
         ({"messages": [{"role": "function", "name": "a", "content": "a"}]}, "messages[0].role"),
         ({"chat_template_kwargs": []}, "chat_template_kwargs"),
         ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs"),
+        ({"chat_template_kwargs": {"tools": []}}, "chat_template_kwargs"),
         ({"chat_template_kwargs": {"add_generation_prompt": False}}, "chat_template_kwargs"),
     ):
         message = tooled.refused("/v1/chat/completions", {"model": "qwen", "messages": asked("hello"), **fields})

@@ -69,7 +69,7 @@ PromptOptions read_prompt_options(Fields& fields, const Talk& talk) {
                       "it is the other of continue_final_message: an answer begins, or goes on");
     if (const json* const given = fields.take("chat_template_kwargs")) {
         if (!given->is_object()) fields.refuse("chat_template_kwargs", "it is no JSON object");
-        for (const char* const name : {"messages", "add_generation_prompt"})
+        for (const char* const name : {"messages", "tools", "add_generation_prompt"})
             if (given->contains(name))
                 fields.refuse("chat_template_kwargs",
                               std::string("it has \"") + name + "\", which the request says itself");
@@ -146,8 +146,6 @@ CompletionRequest read_chat_completion(const ModelSet& models, const Call& call)
     const PromptOptions prompt = read_prompt_options(fields, talk);
     fields.finish();
     request.prompts.push_back(make_prompt(fields, *request.model, talk, request.tools, request.options, prompt));
-    if (request.prompts.back().empty())
-        fields.refuse("messages", "what the model's chat template makes of them has no tokens");
     return request;
 }
 

@@ -19,11 +19,15 @@ constexpr std::size_t kDrainedBytes = 256 << 20;  // of a refused body, so that 
 constexpr milliseconds kDrainTime{2000}, kLongestDrain{20'000};  // from one piece to the next, and in all
 constexpr std::size_t kAheadBytes = 128 << 10;                   // of requests behind the one under way
 constexpr std::size_t kBodyStep = 4 << 20;
+constexpr std::size_t kReservedStep = 1 << 20;
 
 }  // namespace
 
 Connection::Connection(tcp::socket socket, Shared& shared)
-    : stream_(std::move(socket)), shared_(shared), deadline_(stream_.get_executor()) {
+    : stream_(std::move(socket)),
+      shared_(shared),
+      buffer_(kAheadBytes + kPieceBytes + shared.limits.header_bytes),
+      deadline_(stream_.get_executor()) {
     beast::error_code ignored;
     stream_.socket().set_option(tcp::no_delay(true), ignored);
 }
@@ -128,17 +132,19 @@ void Connection::head_is_read(beast::error_code error) {
     auto admitted = shared_.service->admit(head_);
     if (auto* response = std::get_if<Response>(&admitted)) return refuse(std::move(*response));
     admission_ = std::get<Admission>(std::move(admitted));
+    // A body in a form that is not undone here would be taken for another one, or for the next request.
+    if (const std::string coding = lower(head_.header("transfer-encoding")); !coding.empty() && coding != "chunked")
+        return refuse(shared_.service->refuse(head_, 501, "transfer-encoding: only \"chunked\" is taken"));
+    if (const std::string coding = lower(head_.header("content-encoding")); !coding.empty() && coding != "identity")
+        return refuse(shared_.service->refuse(head_, 415, "content-encoding: bodies are taken as they are"));
     const auto length = parser_->content_length();
-    const std::size_t bytes = parser_->chunked() ? admission_.body_bytes : static_cast<std::size_t>(length.value_or(0));
     if (length && *length > admission_.body_bytes)
         return refuse(shared_.service->refuse(head_, 413,
                                               "the body has " + std::to_string(*length) + " bytes, at most " +
                                                   std::to_string(admission_.body_bytes) + " are taken here"));
-    if (shared_.body_bytes.fetch_add(bytes) + bytes > shared_.limits.all_bodies_bytes) {
-        shared_.body_bytes -= bytes;
-        return refuse(shared_.service->refuse(head_, 503, "the server is reading too many large requests now"));
-    }
-    reserved_bytes_ = bytes;
+    const std::uint64_t most = parser_->chunked() ? admission_.body_bytes : length.value_or(0);
+    const auto steps = static_cast<int>(std::max<std::uint64_t>((most + kBodyStep - 1) / kBodyStep, 1));
+    body_until_ = Clock::now() + shared_.limits.body_time * steps;
     parser_->body_limit(admission_.body_bytes);
     if (beast::iequals(parser_->get()[http::field::expect], "100-continue")) {
         static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -154,15 +160,31 @@ void Connection::head_is_read(beast::error_code error) {
 void Connection::read_body() {
     if (is_closed_) return;
     if (parser_->is_done()) return handle();
-    const std::size_t steps = reserved_bytes_ / kBodyStep + 1;
-    stream_.expires_after(shared_.limits.body_time * static_cast<int>(steps));
-    http::async_read(stream_, buffer_, *parser_,
-                     [self = shared_from_this()](beast::error_code error, std::size_t) { self->body_is_read(error); });
+    if (!reserve(parser_->get().body().size()))
+        return refuse(shared_.service->refuse(head_, 503, "the server is reading too many large requests now"));
+    stream_.expires_at(std::min(body_until_, Clock::now() + shared_.limits.body_time));
+    http::async_read_some(
+        stream_, buffer_, *parser_,
+        [self = shared_from_this()](beast::error_code error, std::size_t) { self->body_is_read(error); });
+}
+
+/// Counts what has come of a body, and the next piece of it: what a head promises takes no memory. False: there is no room.
+bool Connection::reserve(std::size_t body_bytes) {
+    if (body_bytes + kPieceBytes <= reserved_bytes_) return true;
+    const std::size_t more = reserved_bytes_ == 0 ? kPieceBytes : kReservedStep;
+    if (shared_.body_bytes.fetch_add(more) + more > shared_.limits.all_bodies_bytes) {
+        shared_.body_bytes -= more;
+        return false;
+    }
+    reserved_bytes_ += more;
+    return true;
 }
 
 void Connection::body_is_read(beast::error_code error) {
     if (is_closed_) return;
-    if (!error) return handle();
+    if (!error) return read_body();
+    if (error == http::error::buffer_overflow)
+        return refuse(shared_.service->refuse(head_, 400, "a line between the pieces of the body is too long"));
     if (error == http::error::body_limit)
         return refuse(shared_.service->refuse(
             head_, 413,

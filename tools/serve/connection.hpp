@@ -74,6 +74,7 @@ private:
     void read_head(milliseconds time);
     void head_is_read(beast::error_code error);
     void read_body();
+    bool reserve(std::size_t body_bytes);
     void body_is_read(beast::error_code error);
     void refuse(Response response);
     void handle();
@@ -87,12 +88,13 @@ private:
 
     beast::tcp_stream stream_;
     Shared& shared_;
-    beast::flat_buffer buffer_;
+    beast::flat_buffer buffer_;  // bounded: lines between pieces of a body, and fields behind it, count as no body
     std::optional<http::request_parser<http::string_body>> parser_;
     asio::steady_timer deadline_;
     Request head_;
     Admission admission_;
     std::size_t reserved_bytes_ = 0;
+    Clock::time_point body_until_{};
     std::deque<std::string> unsent_;
     std::size_t sent_of_first_ = 0;
     std::shared_ptr<BeastExchange> exchange_;  // of the request under way; it holds this connection until then

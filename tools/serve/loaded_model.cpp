@@ -7,6 +7,9 @@
 
 #include "core/try.hpp"
 #include "formats/config.hpp"
+#include "formats/gguf.hpp"
+#include "formats/safetensors.hpp"
+#include "formats/weights.hpp"
 #include "models/open_model.hpp"
 #include "models/sentence.hpp"
 
@@ -61,15 +64,25 @@ Result<ModelKind> kind_of(const ModelSpec& spec) {
                                                  ", which no route serves"};
 }
 
-std::uintmax_t weight_bytes(const std::filesystem::path& path) {
-    std::error_code error;
-    if (!std::filesystem::is_directory(path, error)) return std::filesystem::file_size(path, error);
-    std::uintmax_t bytes = 0;
-    for (const auto& file : std::filesystem::recursive_directory_iterator(path, error))
-        if (const auto extension = file.path().extension();
-            extension == ".safetensors" || extension == ".gguf" || extension == ".bin")
-            bytes += file.file_size(error);
-    return bytes;
+std::uint64_t weight_bytes(const std::filesystem::path& path) {
+    const auto sum = [](const formats::TensorMap& tensors) {
+        std::uint64_t bytes = 0;
+        for (const auto& [name, tensor] : tensors) bytes += tensor.bytes.size();
+        return bytes;
+    };
+    std::error_code ignored;
+    if (!std::filesystem::is_directory(path, ignored)) {
+        std::uint64_t bytes = 0;
+        if (const auto file = formats::Gguf::open(path))  // with all its parts
+            for (const formats::GgufTensor& tensor : file->tensors()) bytes += tensor.bytes.size();
+        return bytes;
+    }
+    if (!std::filesystem::exists(path / "config.json", ignored)) {
+        const auto adapter = formats::Safetensors::open(path / "adapter_model.safetensors");
+        return adapter ? sum(adapter->tensors()) : 0;
+    }
+    const auto weights = formats::open_weights(path);
+    return weights ? sum(weights->tensors()) : 0;
 }
 
 Result<LoadedModel> load_model(const ModelSpec& spec, ModelKind kind, const ModelOptions& options, Metrics& metrics) {

@@ -41,8 +41,8 @@ using LoadedModel =
 
 /// Looks at its config or GGUF head. Errors: those of opening it; InvalidArgument (no route serves its kind).
 Result<ModelKind> kind_of(const ModelSpec& spec);
-/// Of a model's files, or an adapter's.
-std::uintmax_t weight_bytes(const std::filesystem::path& path);
+/// Of the tensors of a model, or of an adapter; 0 where they cannot be read: whoever loads them is told why.
+std::uint64_t weight_bytes(const std::filesystem::path& path);
 Result<LoadedModel> load_model(const ModelSpec& spec, ModelKind kind, const ModelOptions& options, Metrics& metrics);
 
 std::string device_of(const LoadedModel& model);

@@ -278,25 +278,37 @@ bool ModelSet::make_room(const Entry& wanted, bool for_bytes) {
     }
 }
 
+/// Those that wait for a model that is there keep it: others that wait would have it go before these are answered.
 void ModelSet::tell(Entry& entry, const std::optional<Refusal>& why_not) {
     std::vector<NotYet::Waiter> waiting;
     {
         const std::lock_guard lock(shared_->mutex);
         waiting.swap(entry.waiting);
     }
-    for (const NotYet::Waiter& waiter : waiting) waiter.told(why_not);
+    std::vector<Held> held(waiting.size());
+    if (!why_not)
+        for (Held& one : held) one = hold(entry);
+    for (std::size_t i = 0; i < waiting.size(); ++i) waiting[i].told(why_not, {std::move(held[i]), &entry});
 }
 
 void ModelSet::wait(Entry& entry, NotYet::Waiter waiter) const {
-    bool is_ready = false;
-    {
-        const std::lock_guard lock(shared_->mutex);
-        if (*waiter.is_gone) return;
-        is_ready = entry.state == ModelState::ready;
-        if (!is_ready && !shared_->stops) entry.waiting.push_back(std::exchange(waiter, {}));
+    Held held = hold(entry);
+    while (!held) {
+        {
+            const std::lock_guard lock(shared_->mutex);
+            if (*waiter.is_gone) return;
+            if (shared_->stops) break;
+            if (entry.state != ModelState::ready) {
+                entry.waiting.push_back(std::exchange(waiter, {}));
+                break;
+            }
+        }
+        held = hold(entry);
     }
     shared_->changed.notify_all();
-    if (waiter.told) waiter.told(is_ready ? std::nullopt : std::optional(told({ErrorCode::Cancelled, {}})));
+    if (!waiter.told) return;
+    const auto why_not = held ? std::nullopt : std::optional(told({ErrorCode::Cancelled, {}}));
+    waiter.told(why_not, {std::move(held), &entry});
 }
 
 void ModelSet::forget(Entry& entry, const std::atomic<bool>* gone) const {
@@ -354,6 +366,9 @@ ModelSet::Held ModelSet::hold(Entry& entry) const {
 
 ModelSet::Held ModelSet::hold(const Call& call, Entry& entry) const {
     Held held = hold(entry);
+    // One that it waited for it has, even if that is to go for another one by now.
+    if (const auto& waited_for = call.waited_for(); !held && waited_for.use_count() > 0 && waited_for.get() == &entry)
+        held = Held(waited_for, &*entry.model);
     if (!held && options_.on_demand)
         throw NotYet([this, &entry](NotYet::Waiter waiter) { wait(entry, std::move(waiter)); },
                      [this, &entry](const std::atomic<bool>* gone) { forget(entry, gone); });

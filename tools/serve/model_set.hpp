@@ -33,7 +33,7 @@ public:
     struct Entry {
         ModelSpec spec;
         ModelKind kind = ModelKind::embeddings;
-        std::uintmax_t bytes = 0;        ///< of its weights' files
+        std::uint64_t bytes = 0;         ///< of its weights
         std::uint64_t needs = 0;         ///< bytes: these and a language model's cache
         TranslationLanguages languages;  ///< of a translation model
 

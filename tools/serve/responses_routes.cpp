@@ -134,8 +134,9 @@ public:
         const std::string events = end_items(generation);
         const json whole = ended(generation);
         const bool is_complete = whole["status"] == "completed";
-        stream_.end(events + numbered({{"type", is_complete ? "response.completed" : "response.incomplete"},
-                                       {"response", whole}}));
+        // The answer is there whole by now, which waits for who reads it, as one that is not streamed does.
+        stream_.end_asked(events + numbered({{"type", is_complete ? "response.completed" : "response.incomplete"},
+                                             {"response", whole}}));
     }
     void fail(const Refusal& refusal) { stream_.fail(refusal, "error"); }
 
@@ -286,7 +287,7 @@ private:
         if (std::exchange(has_begun_, true)) return;
         std::string events = numbered({{"type", "response.created"}, {"response", response("in_progress")}});
         events += numbered({{"type", "response.in_progress"}, {"response", response("in_progress")}});
-        stream_.write(std::move(events));
+        stream_.write_asked(std::move(events));
     }
 
     Call call_;

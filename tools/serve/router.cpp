@@ -153,11 +153,11 @@ void Router::answer_elsewhere(const Route& route, const Call& call) {
 
 void Router::answer(const Route& route, const Call& call) {
     const auto is_gone = std::make_shared<std::atomic<bool>>(false);
-    const auto go_on = [this, &route, call, is_gone](const std::optional<Refusal>& why_not) {
-        if (why_not)
-            call.refuse(*why_not);
-        else if (!*is_gone)
-            answer_elsewhere(route, call);
+    const auto go_on = [this, &route, call, is_gone](const std::optional<Refusal>& why_not,
+                                                     std::shared_ptr<const void> waited_for) {
+        if (why_not) return call.refuse(*why_not);
+        call.has_waited_for(std::move(waited_for));
+        if (!*is_gone) answer_elsewhere(route, call);
     };
     try {
         route.answer(call);

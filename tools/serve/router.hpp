@@ -38,6 +38,9 @@ public:
 
     /// What the request has of a model stays until the last copy of the call goes; `on_failure` answers what failed(error) is asked.
     void keep(std::shared_ptr<void> kept, std::function<Refusal(const Error&)> on_failure) const;
+    /// What it waited for (NotYet), and what keeps that there until the call keeps something itself.
+    void has_waited_for(std::shared_ptr<const void> what) const { kept_->waited_for = std::move(what); }
+    const std::shared_ptr<const void>& waited_for() const noexcept { return kept_->waited_for; }
     /// What the client may know of an error that came of the model, and the model's set has to.
     Refusal failed(const Error& error) const;
 
@@ -45,6 +48,7 @@ private:
     struct Kept {
         std::shared_ptr<void> what;
         std::function<Refusal(const Error&)> on_failure;
+        std::shared_ptr<const void> waited_for = nullptr;
     };
     ExchangePtr exchange_;
     Family family_;
@@ -55,7 +59,8 @@ private:
 /// again, or its client told why not. Whose client goes is forgotten, and what it holds with it.
 struct NotYet : std::exception {
     struct Waiter {
-        std::function<void(std::optional<Refusal> why_not)> told;
+        /// `waited_for`: for Call::has_waited_for.
+        std::function<void(std::optional<Refusal> why_not, std::shared_ptr<const void> waited_for)> told;
         std::shared_ptr<std::atomic<bool>> is_gone;  ///< set before it is forgotten; tells it from others
     };
     NotYet(std::function<void(Waiter)> waits, std::function<void(const std::atomic<bool>* gone)> forgets)

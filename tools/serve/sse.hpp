@@ -44,6 +44,10 @@ public:
         write(std::move(events));
         call_.exchange().end();
     }
+    void end_asked(std::string events) {
+        write_asked(std::move(events));
+        call_.exchange().end();
+    }
     /// `named`: as what an event that says so is called.
     void fail(const Refusal& refusal, std::string_view named = {}) {
         {

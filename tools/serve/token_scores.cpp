@@ -118,7 +118,12 @@ void TokenScores::add_said(std::size_t kept) {
 
 void TokenScores::said(std::string_view piece, bool is_last) {
     said_bytes_ += piece.size();
-    add_said(is_last ? 1 : 0);
+    add_said(is_last && ends() ? 1 : 0);
+}
+
+/// An answer in a form ends with it, behind a token of its own.
+bool TokenScores::ends() const {
+    return !waiting_.empty() && spellings_->engine().is_end(waiting_.back().step.chosen.token);
 }
 
 void TokenScores::end(Finish finish) {
@@ -126,7 +131,7 @@ void TokenScores::end(Finish finish) {
         add_said(0);
         return waiting_.clear();  // what spells the text that ended it
     }
-    if (finish == Finish::end_token && !tells_end_ && !waiting_.empty()) waiting_.pop_back();
+    if (finish == Finish::end_token && !tells_end_ && ends()) waiting_.pop_back();
     for (; !waiting_.empty(); waiting_.pop_front()) add(waiting_.front().step);
 }
 

@@ -62,6 +62,8 @@ public:
 private:
     void add(const StepLogProbs& step, bool is_known = true);
     void add_said(std::size_t kept);
+    /// Whether the last step that waits is the model's own end.
+    bool ends() const;
     /// What a token adds to the text at this place.
     std::string text_of(std::int32_t token) const;
 

@@ -359,6 +359,9 @@ std::vector<std::int32_t> make_prompt(const Fields& fields, const TextModel& mod
         chat.variables = variables.empty() ? std::string() : variables.dump();
         auto tokens = engine.tokenize_chat(messages, chat);
         if (!tokens) throw told(tokens.error());
+        if (tokens->empty())
+            fields.refuse(fields.has("input") ? "input" : "messages",
+                          "what the model's chat template makes of them has no tokens");
         return *std::move(tokens);
     };
     if (!tools) return tokens_of(options.variables);
