@@ -132,6 +132,21 @@ TEST_CASE("serve: forms", "[serve]") {
                                   "--x\r\n\r\n--x--", "--xy\r\n\r\n\r\n--xy--", "--x\r\nA: b\r\n\r\n\r\n--x--",
                                   "--x\r\nContent-Disposition: form-data; x\r\n\r\n\r\n--x--"})
         CHECK(outcome_of([&] { parse_multipart(request_of(type, bad)); }) == "400 ");
+    const auto form = [](std::size_t count, std::size_t further) {
+        std::string body;
+        for (std::size_t i = 0; i < count; ++i)
+            body += "--x\r\nContent-Disposition: form-data; name=a\r\nA: " + std::string(further, 'b') + "\r\n\r\n\r\n";
+        return body + "--x--";
+    };
+    CHECK(parse_multipart(request_of(type, form(64, 0))).size() == 64);
+    CHECK(outcome_of([&] { parse_multipart(request_of(type, form(65, 0))); }) == "400 ");
+    CHECK(parse_multipart(request_of(type, form(1, 4000))).size() == 1);
+    CHECK(outcome_of([&] { parse_multipart(request_of(type, form(1, 4100))); }) == "400 ");
+    for (const std::size_t length : {1, 70, 71}) {  // RFC 2046
+        const std::string boundary(length, 'y');
+        const auto request = request_of("multipart/form-data; boundary=" + boundary, "--" + boundary + "--");
+        CHECK(outcome_of([&] { parse_multipart(request); }) == (length <= 70 ? "200" : "400 "));
+    }
     CHECK(outcome_of([&] { parse_multipart(request_of("multipart/form-data", "--\r\n")); }) == "400 ");
     CHECK(outcome_of([&] { parse_multipart(request_of("multipart/mixed; boundary=x", "--x--")); }) == "415 ");
 }

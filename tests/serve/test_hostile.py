@@ -80,6 +80,10 @@ def test_hosts_and_origins(server: Server, locked: Server) -> None:
     assert locked.request("GET", "/v1/models", headers={**key, "host": "model.example"})[0] == 200
     status, headers, _ = locked.request("GET", "/v1/models", headers={**key, "origin": "https://a.example"})
     assert (status, headers["access-control-allow-origin"]) == (200, "https://a.example")
+    # Their pages may read why they were refused.
+    for path, sent, expected in (("/v1/nothing", key, 404), ("/v1/embeddings", key, 405), ("/v1/models", {}, 401)):
+        status, headers, _ = locked.request("GET", path, headers={**sent, "origin": "https://a.example"})
+        assert (status, headers["access-control-allow-origin"]) == (expected, "https://a.example")
     asked = {"origin": "https://a.example", "access-control-request-method": "POST"}
     status, headers, _ = locked.request("OPTIONS", "/v1/embeddings", headers=asked)
     assert status == 204 and "POST" in headers["access-control-allow-methods"]
@@ -233,6 +237,34 @@ def test_slow_senders_keep_nobody_out() -> None:
     assert len(running.post("/v1/embeddings", {"input": "the cat"})["data"]) == 1
     for connection in slow + body:
         connection.close()
+    running.kill()
+
+
+def test_bodies_are_bounded_together() -> None:
+    running = Server(models=("vectors",))
+    head = b"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 60000000\r\n\r\n"
+
+    def announced() -> tuple[socket.socket, int]:
+        connection = socket.create_connection(("127.0.0.1", running.port), timeout=20)
+        connection.sendall(head)
+        return connection, status_of(connection.recv(1000))
+
+    senders = [announced() for _ in range(4)]
+    assert [status for _, status in senders] == [100] * 4
+    for _ in range(3):  # of which none takes a part along
+        connection, status = announced()
+        connection.close()
+        assert status == 503
+    assert len(running.post("/v1/embeddings", {"input": "the cat"})["data"]) == 1
+    for connection, _ in senders:
+        connection.close()
+    end = time.monotonic() + 20
+    for connection, _ in senders:  # what those held is there again
+        while (again := announced())[1] == 503:
+            again[0].close()
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        assert again[1] == 100
     running.kill()
 
 

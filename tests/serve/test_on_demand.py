@@ -120,6 +120,25 @@ def test_what_runs_is_not_cut_for_another_model() -> None:
         server.kill()
 
 
+def test_one_that_nobody_uses_goes_before_one_that_is_at_work() -> None:
+    memory = str(texts_needs(cache_tokens=192) + max(weights("vectors"), weights("scores")))
+    server = Server("--load", "on-demand", "--memory", memory, "--sequences", "1", models=("texts", "vectors", "scores"))
+    try:
+        body = {"model": "texts", "prompt": ["Once"] * 16, "n": 4, "max_tokens": 140, "logit_bias": {"2": -100}}
+        with ThreadPoolExecutor(1) as clients:
+            answer = clients.submit(server.post, "/v1/completions", body)
+            server.line("loaded", model="texts")
+            while server.metric("vkformer_running_sequences") == 0:
+                assert not answer.done()
+            embed(server)  # used since, and by nobody now
+            assert rank(server) == 2
+            assert not answer.done() and states(server) == {"texts": "ready", "vectors": "unloaded", "scores": "ready"}
+            assert len(answer.result(60)["choices"]) == 64
+        assert server.stop() == 0
+    finally:
+        server.kill()
+
+
 def test_who_has_gone_wants_no_model() -> None:
     memory = str(texts_needs(cache_tokens=192))
     server = Server("--load", "on-demand", "--memory", memory, "--sequences", "1", "--max-requests", "2", models=("texts", "vectors"))

@@ -382,6 +382,26 @@ def test_time_is_bounded() -> None:
     running.kill()
 
 
+def test_who_reads_a_whole_stream_has_times_of_his_own() -> None:
+    running = Server("--request-seconds", "3", models=("texts",))
+    # Lists of a prompt's tokens, as large as they may be, and a token of each choice.
+    body = json.dumps({"prompt": [[5] * 150] * 4, "n": 16, "max_tokens": 1, "echo": True, "logprobs": 20, "stream": True})
+    head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    with socket.socket() as reader:
+        reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        reader.settimeout(30)
+        reader.connect(("127.0.0.1", running.port))
+        began = time.monotonic()
+        reader.sendall((head + body).encode())
+        while running.metric("vkformer_generated_tokens_total") < 4 * 16:
+            assert time.monotonic() - began < 2.5
+            time.sleep(0.01)
+        time.sleep(began + 4 - time.monotonic())
+        assert not [line for line in running.lines if line["event"] == "request" and line["route"] == "/v1/completions"]
+        assert read_all(reader).endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
+    running.kill()
+
+
 def test_the_key_is_asked_for(locked: Server) -> None:
     for path in ("/v1/models", "/metrics", "/v1/models/vectors"):
         assert locked.request("GET", path)[0] == 401
