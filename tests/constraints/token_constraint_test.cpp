@@ -166,6 +166,21 @@ TEST_CASE("places are forgotten while texts are under way", "[constraints]") {
     }
 }
 
+TEST_CASE("what all texts lead to from a place is forgotten with it", "[constraints]") {
+    // Five characters and a b, again and again: more places than are kept, which have other numbers then.
+    constexpr int kTimes = 3500;
+    const auto constraint = constraint_of("(.{5}b){3500}", words_and_bytes({"aa", "aaa", "aaaa", "aaaaa", "aaaaaa"}));
+    ConstrainedText text(constraint);
+    for (int i = 0; i < 6 * kTimes; ++i) {
+        const int left = 5 - i % 6;
+        const auto allowed = must(text.allowed());
+        CAPTURE(i);
+        REQUIRE(allows(*allowed, 'a') == (left > 0));
+        for (int length = 2; length <= 6; ++length) REQUIRE(allows(*allowed, 254 + length) == (length <= left));
+        must(text.add(left > 0 ? 'a' : 'b'));
+    }
+}
+
 TEST_CASE("every tokenizer's texts fit as its tokens", "[constraints]") {
     const std::string folder =
         GENERATE("decoder_text", "tokenizers/bpe-bytes", "tokenizers/bpe-pieces", "tokenizers/unigram");

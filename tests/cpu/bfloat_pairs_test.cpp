@@ -280,4 +280,31 @@ TEST_CASE("attention rounds to bfloat16 beside products of 8 bits, however many 
     }
 }
 
+TEST_CASE("keys and values are rounded to bfloat16 by whatever appends them", "[cpu][bfloat]") {
+    const auto backend = cpu::make_cpu_backend<float>();
+    const bool norms_values = GENERATE(false, true);
+    OpCase c;
+    const graph::Value x = must(c.graph.input("x", DType::f32, {1, 64}));
+    c.graph.mark_output(must(linear(c.graph, x, random_weight(c, DType::q8_0, 64, 64))));
+    const graph::Value qkv = must(c.graph.input("qkv", DType::f32, {1, 2, kHeads + 2 * kKvHeads, kDim}));
+    const Shape cache = {1, 2, kKvHeads, kDim};
+    const graph::Value keys = must(c.graph.state("keys", DType::f32, cache));
+    const graph::Value values = must(c.graph.state("values", DType::f32, cache));
+    graph::HeadNorms norms = {.values = norms_values};
+    if (norms_values) norms.query_gain = norms.key_gain = must(c.graph.input("gain", DType::f32, {kDim}));
+    c.graph.mark_output(must(split_qkv(c.graph, qkv, {}, {}, keys, values, graph::RopePairing::halves, norms)));
+    const auto program =
+        must(backend->compile(graph::make_plan(c.graph), backend->make_store(), backend->make_store()));
+    must(program->write(x, std::vector<float>(64, 1.0f)));
+    must(program->write(qkv, random_numbers(2 * (kHeads + 2 * kKvHeads) * kDim, 1)));
+    if (norms_values) must(program->write(norms.query_gain, random_numbers(kDim, 2)));
+    must(program->submit());
+    for (const graph::Value kept : {keys, values}) {
+        std::vector<float> held(2 * kKvHeads * kDim);
+        must(program->read(kept, std::span(held)));
+        const auto is_bfloat = [](float number) { return (bits_of(number) & 0xFFFF) == 0; };
+        CHECK(std::ranges::all_of(held, is_bfloat) == (cpu::int8_kernels(DType::q8_0) != nullptr));
+    }
+}
+
 }  // namespace vkformer::tests

@@ -343,6 +343,14 @@ TEST_CASE("sequences of a batch with guesses end where they are told to", "[deco
     batch.script.add(0, asked);
     batch.run_all();  // and now the times of a step are known
     begins_as_whole(0, FinishReason::context, whole.tokens.size());
+    const std::size_t checks = batch.checks;  // none for who wants but one token: that behind a guess is one more
+    for (BatchScript::Id id = 1; id <= 4; ++id) {
+        BatchSequence single = asked;
+        single.sequence.max_tokens = 1;
+        batch.script.add(id, single);
+        batch.run_all();
+    }
+    CHECK(batch.checks == checks);
     for (std::size_t count = 1; count <= 12; ++count) {
         BatchSequence limited = asked, stopped = asked;
         limited.sequence.max_tokens = static_cast<std::uint32_t>(count);
@@ -470,6 +478,17 @@ TEST_CASE("what else fails, or a step without guesses, is no job to pass over", 
     decoding::Job check = *job;
     check.kind = decoding::Job::Kind::check;
     CHECK_FALSE(batch.script.pass_over(check, {ErrorCode::DeviceLost, ""}));
+    // A run that may have begun is repeated, unless it counts tokens: it might count them again.
+    for (const bool counts : {false, true}) {
+        CAPTURE(counts);
+        Batch going(*test_backends().front(), model, batch_options_of(1, 3));
+        BatchSequence asked = greedy_sequence(prompt_of(20), 4);
+        asked.frequency = counts ? 0.5f : 0;
+        going.script.add(1, asked);
+        while (going.streamed[1].empty()) REQUIRE(going.run(1));  // and there is a program of the prompt to be dropped
+        const auto again = must(going.script.next(1));
+        CHECK(going.script.pass_over(*again, {ErrorCode::OutOfDeviceMemory, ""}) == !counts);
+    }
 }
 
 TEST_CASE("nothing is guessed in a batch where it cannot be taken back", "[decoding][batch][lookup]") {

@@ -310,6 +310,24 @@ TEST_CASE("a sequence ends where it is told to", "[decoding][decoder]") {
     }
 }
 
+TEST_CASE("what an answer has said counts where it goes on, and what was asked does not", "[decoding][decoder]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    const models::Decoder model = load_decoder_case("llama_gqa_odd");
+    auto session = must(DecoderSession::create(
+        backend, model, {.context = model.config().max_positions, .penalties = {.frequency = 0.7f}}));
+    const auto answer = [&](const decoding::Sequence& sequence) { return must(session.run({&sequence, 1}))[0].tokens; };
+    const decoding::Sequence whole = {.prompt = greedy_golden("llama_gqa_odd").prompt, .max_tokens = 24};
+    const auto expected = answer(whole);
+    decoding::Sequence rest = whole;
+    rest.prompt.insert(rest.prompt.end(), expected.begin(), expected.begin() + 9);
+    rest.max_tokens = 15;
+    rest.answered = 9;
+    CHECK(answer(rest) == std::vector(expected.begin() + 9, expected.end()));
+    rest.answered = 0;
+    CHECK(answer(rest) != std::vector(expected.begin() + 9, expected.end()));
+}
+
 TEST_CASE("draws depend on the seed and on nothing else", "[decoding][decoder]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());

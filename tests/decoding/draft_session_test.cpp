@@ -128,6 +128,26 @@ TEST_CASE("a draft model that finds nothing is asked no longer", "[decoding][dec
     CHECK(asked == 1);
 }
 
+TEST_CASE("tokens that the model has not are no guesses, nor is what follows them", "[decoding][decoder][draft]") {
+    graph::Backend& backend = *test_backends().front();
+    const models::Decoder model = load_decoder_case("llama_gqa_odd");
+    const decoding::Sequence sequence = {.prompt = {3, 1, 4}, .max_tokens = 12};
+    const DecoderSessionOptions options = {.context = model.config().max_positions};
+    TimedSession plain(backend, model, options);
+    const Tokens expected = plain.run(sequence).tokens;
+    for (const std::int32_t unknown : {static_cast<std::int32_t>(model.config().vocab_size), -1}) {
+        CAPTURE(unknown);
+        const decoding::Guesser guessing = [&](decoding::Sequence, std::size_t) -> Result<decoding::Guess> {
+            return decoding::Guess{.tokens = {unknown, 1}};
+        };
+        TimedSession checking(backend, model, {.context = options.context, .guesses = 3});
+        checking.script.guess_by(&guessing);
+        CHECK(checking.run(sequence).tokens == expected);
+        CHECK(checking.checks == 0);
+        CHECK(checking.script.timings().guessed_tokens == 0);
+    }
+}
+
 TEST_CASE("generators take a draft model", "[generator][draft]") {
     const std::vector<Tokens> prompts = {greedy_golden("llama_gqa_odd").prompt, {1, 2, 3}};
     auto plain = must(Generator::load(llama(), {.device = "cpu"}));

@@ -138,6 +138,23 @@ TEST_CASE("a sequence has of a window what the next token sees, and room for wha
     CHECK(PageKind{.pages = 20}.passed(1000) == 0);
 }
 
+TEST_CASE("there is room for a sequence where those before it have theirs for the next page", "[decoding][pages]") {
+    const std::uint32_t window = GENERATE(0u, 64u);  // of which a sequence has two pages
+    CAPTURE(window);
+    const PageKind kinds[] = {{.pages = 5, .window = window}};  // four of them are lent
+    BatchPages pages(kinds, 64);
+    SequencePages running;
+    const SequencePages next;
+    const SequencePages* const others[] = {&running};
+    CHECK(pages.have(running, 64));
+    CHECK(pages.has_room(next, 2 * 64, others));
+    CHECK_FALSE(pages.has_room(next, 3 * 64, others));
+    CHECK(pages.has_room(next, 3 * 64, {}));
+    CHECK(pages.have(running, 2 * 64));
+    CHECK(pages.has_room(next, 2 * 64, others) == (window > 0));
+    pages.release(running);
+}
+
 TEST_CASE("a beginning is found where all is there that a token behind it sees", "[decoding][pages]") {
     const PageKind kinds[] = {{.pages = 13}, {.pages = 7, .window = 100}};
     BatchPages pages(kinds, 64);
