@@ -403,6 +403,7 @@ TEST_CASE("a full queue and what an engine cannot do are refused", "[api][engine
         return GenerationEngine::load(goldens_dir() / "decoder_text", options).error().code;
     };
     CHECK(options_refused({.generator = {.batch = 65}}) == ErrorCode::InvalidArgument);
+    CHECK(options_refused({.queue = 0}) == ErrorCode::InvalidArgument);
     CHECK(options_refused({.prompt_chunk = 1}) == ErrorCode::InvalidArgument);
     CHECK(options_refused({.generator = {.beam_search = {.beams = 2}}}) == ErrorCode::InvalidArgument);
     CHECK(options_refused({.generator = {.should_stop = [] { return false; }}}) == ErrorCode::InvalidArgument);

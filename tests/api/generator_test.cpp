@@ -120,6 +120,7 @@ TEST_CASE("a generation ends at a stop string, which is not printed", "[api][gen
                                     return true;
                                 }))[0];
     CHECK(generation.finish == Finish::stop_string);
+    CHECK(generation.stop == stop);
     CHECK(generation.text == whole.substr(0, whole.find(stop)));
     CHECK(streamed == generation.text);
 }

@@ -104,6 +104,8 @@ TEST_CASE("adapters of sequences on the CPU, of beams, and of what goes on after
     while (status_of(*session).generated_tokens < 3) succeed(vkf_session_step(session.get(), 0, nullptr, &slice));
     succeed(vkf_session_retire(session.get(), slice.ticket));
     set_adapters(*session, {0, 0});  // of the next sequence
+    const std::int32_t no_token = -1;
+    CHECK(vkf_session_begin(session.get(), &no_token, 1, 8) == VKF_ERROR_INVALID_ARGUMENT);  // nor of one that is none
     std::uint64_t freed = 0;
     succeed(vkf_session_evict(session.get(), &freed));
     succeed(vkf_session_reload(session.get(), nullptr, nullptr));

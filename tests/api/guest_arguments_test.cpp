@@ -162,6 +162,10 @@ TEST_CASE("a session is recorded or stepped, not both, and waits no longer than 
             return result;
         };
         begin(*session, {1, 2, 3}, 2);
+        slice.struct_size = 0;
+        check_call_refused(record(), "vkf_slice::struct_size is 0");
+        CHECK(status_of(*session).outstanding == 0);  // and nothing is recorded
+        slice = VKF_SLICE_INIT;
         succeed(record());
         check_call_refused(vkf_session_step(session.get(), 0, nullptr, &slice), "slices are outstanding (1)");
         succeed(vkf_session_cancel(session.get()));

@@ -217,6 +217,9 @@ TEST_CASE("rules that a session cannot have are refused", "[api][c][guest][sessi
     const vkf_token_bias unknown = {300, 1};
     CHECK_THAT(refusal("decoder_text", [&](auto& info) { info.biases = &unknown, info.bias_count = 1; }),
                ContainsSubstring("token 300"));
+    const vkf_token_bias twice[] = {{7, 1}, {8, 1}, {7, 2}};
+    CHECK_THAT(refusal("decoder_text", [&](auto& info) { info.biases = twice, info.bias_count = 3; }),
+               ContainsSubstring("two of token 7"));
     CHECK_THAT(refusal("encoder_decoders/t5_d22_relu", [](auto& info) { info.presence_penalty = 1; }),
                ContainsSubstring("for decoder-only models"));
     // Where nothing is drawn by them, too.

@@ -41,7 +41,8 @@ struct FolderOfEntry {
     FolderOfEntry(const std::string& name, const json& asked) {
         std::filesystem::copy(speech_folder(name), folder.path(), std::filesystem::copy_options::recursive);
         json config = read_json(folder / "generation_config.json");
-        for (const char* const field : {"length_penalty", "early_stopping", "renormalize_logits"})
+        for (const char* const field :
+             {"length_penalty", "early_stopping", "renormalize_logits", "no_repeat_ngram_size"})
             if (asked.contains(field)) config[field] = asked[field];
         std::ofstream(folder / "generation_config.json") << config.dump();
     }
@@ -221,12 +222,12 @@ TEST_CASE("a folder's max_length counts nothing of what stands before the start 
 }
 
 TEST_CASE("of several draws the likeliest is taken", "[api][speech][beam]") {
-    const auto worth = [&](std::uint32_t beams) {
+    const auto worth = [&](std::uint32_t beams, std::uint64_t seed = 3) {
         TranscriberOptions options = searching("cpu", beams);
         options.timestamps = false;
         options.max_length = 12;
         options.temperatures = {1};
-        options.seed = 3;
+        options.seed = seed;
         Transcriber transcriber = must(Transcriber::load(speech_folder("whisper_times_414"), options));
         return must(transcriber.transcribe(sound_of("whisper_times_414", {{"clip", "clip0"}})))
             .segments.at(0)
@@ -237,6 +238,25 @@ TEST_CASE("of several draws the likeliest is taken", "[api][speech][beam]") {
     CHECK(eight >= two);
     CHECK(eight > one);
     CHECK(worth(8) == eight);
+    CHECK(worth(8, 1000) != eight);  // it is drawn, not searched for
+}
+
+TEST_CASE("no token comes twice where the folder says so, with and without beams", "[api][speech][beam]") {
+    const std::uint32_t beams = GENERATE(1u, 2u);
+    CAPTURE(beams);
+    const auto repeats = [&](const json& asked) {
+        const FolderOfEntry changed("whisper_times_414", asked);
+        TranscriberOptions options = searching("cpu", beams);
+        options.timestamps = false;
+        options.max_length = 24;
+        Transcriber transcriber = must(Transcriber::load(changed.folder.path(), options));
+        auto tokens =
+            must(transcriber.transcribe(sound_of("whisper_times_414", {{"clip", "clip0"}}))).segments.at(0).tokens;
+        std::ranges::sort(tokens);
+        return std::ranges::adjacent_find(tokens) != tokens.end();
+    };
+    CHECK(repeats(json::object()));
+    CHECK_FALSE(repeats({{"no_repeat_ngram_size", 1}}));
 }
 
 TEST_CASE("a prompt is chosen from call to call, and comes before every window of text alone", "[api][speech]") {

@@ -128,6 +128,17 @@ TEST_CASE("an adapter that does not fit the model is refused, and says what it c
         check_refused(load(changed_adapter(folder, "", {{peft_name(q, 'B'), large}})), ErrorCode::UnsupportedConfig,
                       "above 65504");
     }
+    SECTION("a scale that float16 has not") {
+        for (const std::uint32_t alpha : {4 * 65504u, 4 * 65505u}) {
+            const TemporaryFolder folder;
+            write_adapter(folder / "adapter", {{q, 30, 21}}, 4, 1, {{"lora_alpha", alpha}});
+            const auto loaded = load(folder / "adapter");
+            if (alpha == 4 * 65504u)
+                CHECK(loaded);
+            else
+                check_refused(loaded, ErrorCode::UnsupportedConfig, "alpha / rank is 65505");
+        }
+    }
     SECTION("one weight by two names") {
         const TemporaryFolder folder;
         write_adapter(folder / "adapter", {{q, 30, 21}, {"layers.0.self_attn.q_proj", 30, 21}});

@@ -226,6 +226,11 @@ TEST_CASE("GGUF files of newer decoders go by their keys", "[models][decoder][gg
         contradicts("ernie4_5_moe", "ernie4_5-moe.", "leading_dense_block_count", dense + dense / 2);
     }
     contradicts("ernie4_5_moe", "ernie4_5-moe.", "interleave_moe_layer_step", 3);
+    const auto every_second = load_gguf_with("ernie4_5_moe", [](models::GgufContents& contents) {
+        contents.metadata.set("ernie4_5-moe.block_count", 2u);
+        contents.metadata.set("ernie4_5-moe.interleave_moe_layer_step", 2u);
+    });
+    CHECK(must(every_second).config().layers.at(1).has_experts);
     contradicts("ernie4_5_moe", "ernie4_5-moe.", "expert_shared_count", 7);
     contradicts("gpt_oss", "gpt-oss.", "feed_forward_length", 7);
     contradicts("deepseek_v2", "deepseek2.", "leading_dense_block_count", 2);
