@@ -144,6 +144,21 @@ TEST_CASE("templates tell the time in English, whatever the application's locale
     std::setlocale(LC_TIME, before.c_str());
 }
 
+TEST_CASE("templates tell hours of half a day, and numbers without what stands before them", "[text][chat]") {
+    const auto chat = ChatTemplate::parse("{{ strftime_now('%l|%I|%-l|%-I|%p|%k|%-k|%e|%-e') }}", "test");
+    REQUIRE(chat);
+    const auto told = [&](int hour) {
+        std::tm time = golden_time();
+        time.tm_mday = 5;
+        time.tm_hour = hour;
+        return chat->render(std::vector<ChatMessage>{{"user", "Hi"}}, {.now = time}).value();
+    };
+    CHECK(told(0) == "12|12|12|12|AM| 0|0| 5|5");
+    CHECK(told(11) == "11|11|11|11|AM|11|11| 5|5");
+    CHECK(told(12) == "12|12|12|12|PM|12|12| 5|5");
+    CHECK(told(13) == " 1|01|1|1|PM|13|13| 5|5");
+}
+
 TEST_CASE("templates of the families say what transformers says", "[text][chat][golden]") {
     const ordered_json all = golden();
     std::size_t count = 0;
@@ -225,6 +240,8 @@ TEST_CASE("hostile templates end in an error", "[text][chat]") {
     const auto stopped = [](const std::string& source) { return render_error(source, ErrorCode::InvalidArgument); };
     CHECK_THAT(stopped("{% set r = range(9999) %}{% for a in r %}{% for b in r %}{% endfor %}{% endfor %}"),
                Contains("steps"));
+    CHECK(render("{{ range(100000) | length }}", {{"user", "Hi"}}, true, "{}").value() == "100000");
+    CHECK_THAT(stopped("{{ range(100001) | length }}"), Contains("a range of more than 100000 numbers"));
     CHECK_THAT(stopped("{{ 'x' * 10 ** 12 }}"), Contains("MiB"));
     CHECK_THAT(stopped("{{ [1, 2] * 10 ** 12 }}"), Contains("MiB"));
     CHECK_THAT(
