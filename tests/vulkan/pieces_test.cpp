@@ -227,8 +227,11 @@ TEST_CASE("a cache in pieces keeps and gives what one piece does", "[vulkan][pie
                             must(cache_append(g, x, starts, keys));
                             must(cache_append(g, x, starts, values));
                         }
-                        const graph::AttentionMask mask{
-                            .causal = true, .starts = starts, .sinks = c.floats("sinks", DType::f32, {kHeads})};
+                        graph::AttentionMask mask{.causal = true, .starts = starts};
+                        if (dtype == DType::f32 && splits)  // one of the two
+                            mask.additive = c.floats("additive", DType::f32, {kBatch, kHeads, len, kCapacity});
+                        else
+                            mask.sinks = c.floats("sinks", DType::f32, {kHeads});
                         const Value y = c.expect(len == 1 ? decode_attention(g, query, keys, values, mask, 0.125f)
                                                           : attention(g, query, keys, values, mask, 0.125f));
                         check_equal(c, *whole, *limited, y);
