@@ -36,6 +36,20 @@ class Kept(unittest.TestCase):
             self.assertEqual(one["numbers"], kept.NUMBERS)
             self.assertEqual(list(one["rows"]), [row.title for row in rows.ROWS])
 
+    def test_a_check_passes_over_the_spills_that_are_kept(self):
+        before = lambda **numbers: {"navi31": kept.condensed("navi31", changed(**numbers), {})}
+        spilling = {"navi31": changed(scratch=2)}
+        self.assertEqual(checks.complaints(spilling), ["navi31: linear_row_f16 spills"])
+        self.assertEqual(checks.complaints(spilling, before()), ["navi31: linear_row_f16 spills"])
+        self.assertEqual(checks.complaints(spilling, before(scratch=1)), ["navi31: linear_row_f16 spills"])
+        self.assertEqual(checks.complaints(spilling, before(scratch=2)), [])
+        self.assertEqual(checks.complaints({"ada": changed(scratch=2)}, before(scratch=2)), ["ada: linear_row_f16 spills"])
+        spilling["navi31"]["pipelines"][0]["executables"][0]["summary"]["spills"] = 1  # registers, where only memory is kept
+        self.assertEqual(checks.complaints(spilling, before(scratch=2)), ["navi31: linear_row_f16 spills"])
+        other = changed(scratch=2)
+        other["pipelines"][0]["uses"][0]["case"] = "linear 1x2048x2048"
+        self.assertEqual(checks.complaints({"navi31": other}, before(scratch=2)), ["navi31: linear_row_f16 spills"])
+
     def test_a_report_of_some_shaders_leaves_what_is_kept_of_others(self):
         other = copy.deepcopy(REPORT["pipelines"][0]) | {"shader": "linear_tile_f16"}
         other["uses"][0]["variant"] = "tile"
