@@ -29,11 +29,10 @@ void main() {
     if (group >= p.groups) return;
     const uint first_row = group * BEAMS;
 
-    uint parent[kCacheReorderMaxBeams];
-    uint begin[kCacheReorderMaxBeams], end[kCacheReorderMaxBeams];  // positions of the row that come from its parent
+    uint parent[BEAMS];
+    uint begin[BEAMS], end[BEAMS];  // positions of the row that come from its parent
     uint least = p.capacity, longest = 0;
-    [[unroll]] for (uint beam = 0; beam < kCacheReorderMaxBeams; ++beam) {
-        if (beam >= BEAMS) continue;  // decided when the pipeline is made
+    [[unroll]] for (uint beam = 0; beam < BEAMS; ++beam) {
         const uint row = first_row + beam;
         parent[beam] = uint(parents[row]);  // of a negative one: huge
         const bool moves = parent[beam] - first_row < BEAMS && parent[beam] != row;
@@ -50,12 +49,12 @@ void main() {
         const uint row_elements = p.capacity * width;
         const uint base = plane == 0 ? 0 : p.groups * BEAMS * p.capacity * p.width;
         for (uint i = least * width + first; i < longest * width; i += stride) {
-            VALUE value[kCacheReorderMaxBeams];
-            [[unroll]] for (uint beam = 0; beam < kCacheReorderMaxBeams; ++beam)
-                if (beam < BEAMS && i >= begin[beam] * width && i < end[beam] * width)
+            VALUE value[BEAMS];
+            [[unroll]] for (uint beam = 0; beam < BEAMS; ++beam)
+                if (i >= begin[beam] * width && i < end[beam] * width)
                     value[beam] = LOAD(cache, base + parent[beam] * row_elements + i);
-            [[unroll]] for (uint beam = 0; beam < kCacheReorderMaxBeams; ++beam)
-                if (beam < BEAMS && i >= begin[beam] * width && i < end[beam] * width)
+            [[unroll]] for (uint beam = 0; beam < BEAMS; ++beam)
+                if (i >= begin[beam] * width && i < end[beam] * width)
                     STORE(cache, base + (first_row + beam) * row_elements + i, value[beam]);
         }
     }

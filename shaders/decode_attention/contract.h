@@ -18,7 +18,8 @@ const uint kDecodeAttentionMask = 3;         // bits of attention_mask.h
 const uint kDecodeAttentionHeads = 4;  // that a workgroup owns, of those that share a key head
 // split_vec4.comp, whose columns are pieces of 16 bytes:
 const uint kDecodeAttentionHeadPieces = 8;  // of a query
-const uint kDecodeAttentionManyRegisters = 9;  // 1: an invocation may have more than 128 of them; else 0
+const uint kDecodeAttentionRoom = 9;  // heads · elements of a piece beside whose sums eight loads wait in registers; beside more, four
+const uint kDecodeAttentionNoRoom = 0, kDecodeAttentionSomeRoom = 16, kDecodeAttentionMuchRoom = 32;
 const uint kDecodeAttentionVec4MaxHeads = 4;
 // split_subgroup.comp has these in place of Columns and ColumnSteps:
 const uint kDecodeAttentionHeadSteps = 5;  // pairs of a query per invocation: subgroup size · steps ≥ head_dim / 2

@@ -67,11 +67,11 @@ const uint SHARERS = 4;
 const uint HEAD_STEPS = (HEAD_PIECES + SHARERS - 1) / SHARERS;
 // Loads that are on their way at the same time: of a group's keys, or of SHARERS keys' steps. With few registers not more than four beside
 // the sums of four heads.
-layout(constant_id = kDecodeAttentionManyRegisters) const uint MANY_REGISTERS = 0;
-const uint IN_FLIGHT = HEADS * WIDTH > 16 * (1 + MANY_REGISTERS) ? 4 : 8;
+layout(constant_id = kDecodeAttentionRoom) const uint ROOM = kDecodeAttentionSomeRoom;
+const uint IN_FLIGHT = HEADS * WIDTH > ROOM ? 4 : 8;
 const uint STEPS_AT_A_TIME = HEAD_STEPS % 2 == 0 ? IN_FLIGHT / SHARERS : 1;
 const uint VALUES = IN_FLIGHT;
-const bool FETCHES_AHEAD = MANY_REGISTERS != 0 && !IN_PAGES;  // in pages the rows of a tile's keys are known too late
+const bool FETCHES_AHEAD = ROOM > kDecodeAttentionSomeRoom && !IN_PAGES;  // in pages the rows of a tile's keys are known too late
 const uint PITCH = SHARERS + 1;  // odd: the parts of 32 keys then lie in 32 banks
 const uint REDUCED = 8;          // that a reduction puts together in its first step
 // 128 · 5 · 4 bytes for each head, its query, and 2 KiB: with four heads of 128 elements 14 KiB of shared memory.
@@ -156,7 +156,7 @@ void main() {
     for (uint first_key = begin; first_key < end; first_key += tile) {
         const uint keys = min(tile, end - first_key);
 
-        uint key_piece[SHARERS];  // past the last key the last one again: it is not used
+        uvec4 key_piece;  // past the last key the last one again: it is not used
         float part[SHARERS * HEADS];
         [[unroll]] for (uint k = 0; k < SHARERS; ++k) {
             const uint j = first_key + min(shared_key + k * keys_at_a_time, keys - 1);
@@ -183,16 +183,16 @@ void main() {
                 }
             [[unroll]] for (uint s = 0; s < STEPS_AT_A_TIME; ++s) {
                 const uint d = (step + s) * SHARERS + sharer;
-                if (HEAD_PIECES % SHARERS != 0 && d >= HEAD_PIECES) continue;
-                [[unroll]] for (uint q = 0; q < QUADS; ++q) {
-                    vec4 queries[HEADS];
-                    [[unroll]] for (uint h = 0; h < HEADS; ++h) queries[h] = query_row[(h * HEAD_PIECES + d) * QUADS + q];
-                    [[unroll]] for (uint k = 0; k < SHARERS; ++k) {
-                        const vec4 elements = quad_of(pieces[s * SHARERS + k], q);
-                        [[unroll]] for (uint h = 0; h < HEADS; ++h)
-                            part[k * HEADS + h] = add_product(queries[h], elements, part[k * HEADS + h]);
+                if (HEAD_PIECES % SHARERS == 0 || d < HEAD_PIECES)
+                    [[unroll]] for (uint q = 0; q < QUADS; ++q) {
+                        vec4 queries[HEADS];
+                        [[unroll]] for (uint h = 0; h < HEADS; ++h) queries[h] = query_row[(h * HEAD_PIECES + d) * QUADS + q];
+                        [[unroll]] for (uint k = 0; k < SHARERS; ++k) {
+                            const vec4 elements = quad_of(pieces[s * SHARERS + k], q);
+                            [[unroll]] for (uint h = 0; h < HEADS; ++h)
+                                part[k * HEADS + h] = add_product(queries[h], elements, part[k * HEADS + h]);
+                        }
                     }
-                }
             }
         }
         [[unroll]] for (uint k = 0; k < SHARERS; ++k)

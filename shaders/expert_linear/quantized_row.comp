@@ -13,31 +13,40 @@
 
 layout(std430, binding = kLinearX) readonly buffer X { ELEMENT4 x[]; };
 
+Place place_in_column(uint column, uint strip) {
+    return place_of_strip((weight_before() + min(column, p.out_width - 1)) * (p.in_width / BLOCK_ELEMENTS), strip);
+}
+
 void main() {
     uint first_column;
     if (!take_pair(first_column)) return;  // the whole workgroup leaves
-    const uint row_blocks = p.in_width / BLOCK_ELEMENTS, blocks = row_blocks * weight_rows();
+    const uint blocks = p.in_width / BLOCK_ELEMENTS * weight_rows();
     const uint x_start = own_pair / p.sharing * (p.in_width / 4);
 
     float sum[COLUMNS];
     [[unroll]] for (uint c = 0; c < COLUMNS; ++c) sum[c] = 0.0;
     for (uint strip = gl_LocalInvocationIndex; strip < p.in_width / (16 * STRIP_SIXTEENS); strip += gl_WorkGroupSize.x) {
-        Strip weights[COLUMNS];
-        [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
-            weights[c] = load_strip(
-                place_of_strip((weight_before() + min(first_column + c, p.out_width - 1)) * row_blocks, strip), blocks);
+        Stored16 first[COLUMNS], next[COLUMNS];  // as in linear/quantized_row.comp
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
+            const Strip loaded = load_strip(place_in_column(first_column + c, strip), blocks);
+            first[c] = loaded.first;
+            next[c] = loaded.next;
+        }
         vec4 scales[COLUMNS];
-        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) scales[c] = strip_scales(weights[c]);
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
+            scales[c] = strip_scales(Strip(place_in_column(first_column + c, strip), first[c], next[c]));
         const uint sixteen = sixteen_of(place_of_strip(0, strip));
         [[unroll]] for (uint s = 0; s < STRIP_SIXTEENS; ++s) {
-            vec4 value[4];
-            [[unroll]] for (uint q = 0; q < 4; ++q) value[q] = LOAD4(x, x_start + (sixteen + s * STRIP_STEP) * 4 + q);
+            const uint quad = x_start + (sixteen + s * STRIP_STEP) * 4;
+            const mat4 value = mat4(LOAD4(x, quad), LOAD4(x, quad + 1), LOAD4(x, quad + 2), LOAD4(x, quad + 3));
             const float total = dot(value[0] + value[1] + value[2] + value[3], vec4(1.0));
             [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
-                const Sixteen packed = s == 0 ? unpack16(weights[c].first, weights[c].at)
-                                              : unpack16(weights[c].next, next_place(weights[c].at));
-                float product = 0.0;
-                [[unroll]] for (uint q = 0; q < 4; ++q) product = add_product(value[q], quad_of(packed, q), product);
+                const Place at = place_in_column(first_column + c, strip);
+                const Sixteen packed = s == 0 ? unpack16(first[c], at) : unpack16(next[c], next_place(at));
+                float product = add_product(value[0], quad_of(packed, 0), 0.0);
+                product = add_product(value[1], quad_of(packed, 1), product);
+                product = add_product(value[2], quad_of(packed, 2), product);
+                product = add_product(value[3], quad_of(packed, 3), product);
                 sum[c] += scales[c][2 * s] * product;
                 if (HAS_OFFSET) sum[c] += scales[c][2 * s + 1] * total;
             }

@@ -30,23 +30,20 @@ void main() {
     if (!take_pair(first_column)) return;  // the whole workgroup leaves
     const uint width = p.in_width / STEP_WIDTH;
     const uint x_start = own_pair / p.sharing * width;
-    uint weight_start[kLinearMaxColumns];  // columns past the last repeat it: their sums are not stored
-    float sum[kLinearMaxColumns];
-    [[unroll]] for (uint c = 0; c < kLinearMaxColumns; ++c) {
+    uint weight_start[COLUMNS];  // columns past the last repeat it: their sums are not stored
+    float sum[COLUMNS];
+    [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
         weight_start[c] = (weight_before() + min(first_column + c, p.out_width - 1)) * width;
         sum[c] = 0.0;
     }
 
     for (uint k = gl_LocalInvocationIndex; k < width; k += gl_WorkGroupSize.x) {
-        STEP w[kLinearMaxColumns];
-        [[unroll]] for (uint c = 0; c < kLinearMaxColumns; ++c)
-            if (c < COLUMNS) w[c] = LOAD_STEP(weight, weight_start[c] + k);  // decided when the pipeline is made
+        STEP w[COLUMNS];
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) w[c] = LOAD_STEP(weight, weight_start[c] + k);
         const STEP value = LOAD_STEP(x, x_start + k);
-        [[unroll]] for (uint c = 0; c < kLinearMaxColumns; ++c)
-            if (c < COLUMNS) sum[c] = add_product(value, w[c], sum[c]);
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) sum[c] = add_product(value, w[c], sum[c]);
     }
 
-    [[unroll]] for (uint c = 0; c < kLinearMaxColumns; ++c)
-        if (c < COLUMNS) put_part(0, c, sum[c]);
+    [[unroll]] for (uint c = 0; c < COLUMNS; ++c) put_part(0, c, sum[c]);
     finish_row_sums(first_column);
 }

@@ -45,7 +45,7 @@ void main() {
     const uint quads = p.width / 4;
     const uint base = row * quads;
 
-    vec4 kept[kMostKept];
+    vec4 kept[KEPT_SIZE];
     vec4 total = vec4(0.0);
     [[unroll]] for (uint k = 0; k < KEPT; ++k) total += kept[k] = quad(base + kept_quad(k));
     for (uint i = first_unkept_quad(); i < quads; i += gl_WorkGroupSize.x) total += quad(base + i);

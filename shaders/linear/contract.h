@@ -24,7 +24,7 @@ const uint kLinearSplits = 6;        // parts that the depth is cut into; 1: the
 const uint kLinearWeightFormat = 7;  // one of lib/weight_format.h
 // matrix.comp: the matrices' sizes; how many of them a subgroup owns along the rows and along the columns; subgroups of a workgroup along the
 // rows and along the columns; the depth of a slice, a multiple of K and of 32; 1: operands are loaded a step ahead, and that depth is a
-// multiple of 2 · K
+// multiple of 2 · K (tile_vec4.comp: a slice ahead)
 const uint kLinearM = 8, kLinearN = 9, kLinearK = 10, kLinearRowSteps = 11, kLinearColumnSteps = 12;
 const uint kLinearRowGrid = 15, kLinearColumnGrid = 16, kLinearSliceDepth = 17, kLinearAhead = 18;
 // tile_vec4.comp and tile_half.comp: not 0 where the depth is a multiple of kLinearTileDepth, as that of weights in a format of their own is

@@ -43,9 +43,10 @@ XSixteen x_sixteen(vec4 value[4]) { return XSixteen(value, dot(value[0] + value[
 #define Quants Sixteen
 Quants quants_of(Stored16 stored, Place at) { return unpack16(stored, at); }
 float product_of(Quants quants, XSixteen x) {
-    float product = 0.0;
-    [[unroll]] for (uint q = 0; q < 4; ++q) product = add_product(x.quads[q], quad_of(quants, q), product);
-    return product;
+    float product = add_product(x.quads[0], quad_of(quants, 0), 0.0);
+    product = add_product(x.quads[1], quad_of(quants, 1), product);
+    product = add_product(x.quads[2], quad_of(quants, 2), product);
+    return add_product(x.quads[3], quad_of(quants, 3), product);
 }
 #endif
 
@@ -55,6 +56,9 @@ Place place_of_step(uint first_block, uint step) {
     if (SIXTEENS == 1) return place_of(first_block, step, 0);
     return place_of_strip(first_block, step);
 }
+Place place_in_column(uint column, uint step) {
+    return place_of_step(weight_row_of(column, 1) * (p.in_width / BLOCK_ELEMENTS), step);
+}
 Strip load_step(Place at, uint blocks) {
     if (SIXTEENS > 1) return load_strip(at, blocks);
     const Stored16 only = load16(at, blocks);
@@ -62,55 +66,67 @@ Strip load_step(Place at, uint blocks) {
 }
 
 // With a norm, what it multiplies all by is left out, and the squares are added up.
+vec4 load_quad(uint row, uint quad, inout float squares) {
+    const vec4 value = LOAD4(x, row * (p.in_width / 4) + quad);
+    if (!HAS_NORM) return value;
+    squares = add_product(value, value, squares);
+    return value * ((HAS_GAIN ? LOAD4(gain, quad) : vec4(1.0)) + p.norm_gain_offset);
+}
+
 XSixteen load_x(uint row, uint sixteen, inout float squares) {
     vec4 value[4];
-    [[unroll]] for (uint q = 0; q < 4; ++q) {
-        value[q] = LOAD4(x, row * (p.in_width / 4) + sixteen * 4 + q);
-        if (!HAS_NORM) continue;
-        squares = add_product(value[q], value[q], squares);
-        value[q] *= (HAS_GAIN ? LOAD4(gain, sixteen * 4 + q) : vec4(1.0)) + p.norm_gain_offset;
-    }
+    value[0] = load_quad(row, sixteen * 4, squares);
+    value[1] = load_quad(row, sixteen * 4 + 1, squares);
+    value[2] = load_quad(row, sixteen * 4 + 2, squares);
+    value[3] = load_quad(row, sixteen * 4 + 3, squares);
     return x_sixteen(value);
 }
 
 void main() {
     const uint first_column = split_workgroup() * COLUMNS;
     if (first_column >= p.out_width) return;  // the whole workgroup leaves
-    const uint row_blocks = p.in_width / BLOCK_ELEMENTS, blocks = row_blocks * p.out_width;
+    const uint blocks = p.in_width / BLOCK_ELEMENTS * p.out_width;
 
     // Bounds that are known when the pipeline is made, not before: compilers that keep an array in registers only where its indices are
     // constants then unroll what is there, and nothing else.
-    float sum[ROWS * COLUMNS], squares[ROWS];
-    [[unroll]] for (uint r = 0; r < ROWS; ++r) squares[r] = 0.0;
-    [[unroll]] for (uint i = 0; i < ROWS * COLUMNS; ++i) sum[i] = 0.0;
+    vec4 sum[ROW_QUADS * COLUMNS], squares[ROW_QUADS];
+    [[unroll]] for (uint i = 0; i < ROW_QUADS; ++i) squares[i] = vec4(0.0);
+    [[unroll]] for (uint i = 0; i < ROW_QUADS * COLUMNS; ++i) sum[i] = vec4(0.0);
 
     const uvec2 part = steps_of_split(p.in_width / (16 * SIXTEENS));
     for (uint step = part.x + gl_LocalInvocationIndex; step < part.y; step += gl_WorkGroupSize.x) {
-        Strip weights[COLUMNS];
-        [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
-            weights[c] = load_step(place_of_step(weight_row_of(first_column + c, 1) * row_blocks, step), blocks);
+        Stored16 first[COLUMNS], next[COLUMNS];  // of strips, whose places in the rows are one: as small as arrays can be
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
+            const Strip strip = load_step(place_in_column(first_column + c, step), blocks);
+            first[c] = strip.first;
+            next[c] = strip.next;
+        }
         vec4 scales[COLUMNS];
-        [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
-            scales[c] = SIXTEENS == 1 ? vec4(scale16(weights[c].first, weights[c].at), vec2(0.0)) : strip_scales(weights[c]);
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
+            const Place at = place_in_column(first_column + c, step);
+            scales[c] = SIXTEENS == 1 ? vec4(scale16(first[c], at), vec2(0.0)) : strip_scales(Strip(at, first[c], next[c]));
+        }
         const uint sixteen = sixteen_of(place_of_step(0, step));
         [[unroll]] for (uint s = 0; s < SIXTEENS; ++s) {
             Quants quants[COLUMNS];
-            [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
-                quants[c] = s == 0 ? quants_of(weights[c].first, weights[c].at)
-                                   : quants_of(weights[c].next, next_place(weights[c].at));
+            [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
+                const Place at = place_in_column(first_column + c, step);
+                quants[c] = s == 0 ? quants_of(first[c], at) : quants_of(next[c], next_place(at));
+            }
             [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-                const XSixteen x_row = load_x(r, sixteen + s * STRIP_STEP, squares[r]);
+                const XSixteen x_row = load_x(r, sixteen + s * STRIP_STEP, squares[r / 4][r % 4]);
                 [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
-                    sum[r * COLUMNS + c] += scales[c][2 * s] * product_of(quants[c], x_row);
-                    if (HAS_OFFSET) sum[r * COLUMNS + c] += scales[c][2 * s + 1] * x_row.total;
+                    float of_both = sum[r / 4 * COLUMNS + c][r % 4] + scales[c][2 * s] * product_of(quants[c], x_row);
+                    if (HAS_OFFSET) of_both += scales[c][2 * s + 1] * x_row.total;
+                    sum[r / 4 * COLUMNS + c][r % 4] = of_both;
                 }
             }
         }
     }
 
     [[unroll]] for (uint r = 0; r < ROWS; ++r)
-        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) put_part(r, c, sum[r * COLUMNS + c]);
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) put_part(r, c, sum[r / 4 * COLUMNS + c][r % 4]);
     if (HAS_NORM)
-        [[unroll]] for (uint r = 0; r < ROWS; ++r) put_squares(r, squares[r]);
+        [[unroll]] for (uint r = 0; r < ROWS; ++r) put_squares(r, squares[r / 4][r % 4]);
     finish_row_sums(first_column);
 }

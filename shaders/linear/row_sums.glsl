@@ -7,6 +7,10 @@
 layout(constant_id = kLinearRows) const uint ROWS = 1;
 layout(constant_id = kLinearColumns) const uint COLUMNS = 4;
 
+// An invocation's sums of a column are in vectors, a component for each of four rows: of arrays that a loop's counter indexes some
+// compilers keep none but small ones in registers, and count each element as a vector (docs/portability.md).
+const uint ROW_QUADS = (ROWS + 3) / 4;
+
 const uint PARTS_PITCH = gl_WorkGroupSize.x + 1;  // odd: the sums that neighbours add up then lie in different banks
 const uint PART_SUMS = ROWS * (COLUMNS + (HAS_NORM ? 1 : 0));
 shared float parts[PART_SUMS * PARTS_PITCH];

@@ -33,44 +33,39 @@ void main() {
     if (first_column >= p.out_width) return;  // the whole workgroup leaves
     const uint width = p.in_width / (4 * QUADS);
 
-    uint weight_row[kLinearMaxColumns];  // columns past the last repeat it: their sums are not stored
-    [[unroll]] for (uint c = 0; c < kLinearMaxColumns; ++c)
+    uint weight_row[COLUMNS];  // columns past the last repeat it: their sums are not stored
+    [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
         weight_row[c] = (weight_before() + weight_row_of(first_column + c, 1)) * width;
 
-    float sum[kLinearMaxRows][kLinearMaxColumns], squares[kLinearMaxRows];
-    [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r) {
-        squares[r] = 0.0;
-        [[unroll]] for (uint c = 0; c < kLinearMaxColumns; ++c) sum[r][c] = 0.0;
-    }
+    vec4 sum[ROW_QUADS * COLUMNS], squares[ROW_QUADS];
+    [[unroll]] for (uint i = 0; i < ROW_QUADS * COLUMNS; ++i) sum[i] = vec4(0.0);
+    [[unroll]] for (uint i = 0; i < ROW_QUADS; ++i) squares[i] = vec4(0.0);
 
     const uvec2 part = steps_of_split(width);
     for (uint k = part.x + gl_LocalInvocationIndex; k < part.y; k += gl_WorkGroupSize.x) {
-        VECTOR w[kLinearMaxColumns];
-        [[unroll]] for (uint c = 0; c < kLinearMaxColumns; ++c)
-            if (c < COLUMNS) w[c] = weight[weight_row[c] + k];  // decided when the pipeline is made
-        [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r) {
-            if (r >= ROWS) continue;
+        VECTOR w[COLUMNS];
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) w[c] = weight[weight_row[c] + k];
+        [[unroll]] for (uint r = 0; r < ROWS; ++r) {
             const VECTOR packed = x[(x_before() + r) * width + k];
             vec4 value[QUADS];
             [[unroll]] for (uint q = 0; q < QUADS; ++q) {
                 value[q] = quad_of(packed, q);
-                if (!HAS_NORM) continue;
-                squares[r] = add_product(value[q], value[q], squares[r]);
-                value[q] *= (HAS_GAIN ? quad_of(gain[k], q) : vec4(1.0)) + p.norm_gain_offset;
+                if (HAS_NORM) {  // no `continue`: behind one PanVK unrolls neither this loop nor those around it
+                    squares[r / 4][r % 4] = add_product(value[q], value[q], squares[r / 4][r % 4]);
+                    value[q] *= (HAS_GAIN ? quad_of(gain[k], q) : vec4(1.0)) + p.norm_gain_offset;
+                }
             }
-            [[unroll]] for (uint c = 0; c < kLinearMaxColumns; ++c) {
-                if (c >= COLUMNS) continue;
+            [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
+                const uint i = r / 4 * COLUMNS + c;
                 [[unroll]] for (uint q = 0; q < QUADS; ++q)
-                    sum[r][c] = add_product(value[q], quad_of(w[c], q), sum[r][c]);
+                    sum[i][r % 4] = add_product(value[q], quad_of(w[c], q), sum[i][r % 4]);
             }
         }
     }
 
-    [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r)
-        [[unroll]] for (uint c = 0; c < kLinearMaxColumns; ++c)
-            if (r < ROWS && c < COLUMNS) put_part(r, c, sum[r][c]);
+    [[unroll]] for (uint r = 0; r < ROWS; ++r)
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) put_part(r, c, sum[r / 4 * COLUMNS + c][r % 4]);
     if (HAS_NORM)
-        [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r)
-            if (r < ROWS) put_squares(r, squares[r]);
+        [[unroll]] for (uint r = 0; r < ROWS; ++r) put_squares(r, squares[r / 4][r % 4]);
     finish_row_sums(first_column);
 }

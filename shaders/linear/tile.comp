@@ -9,6 +9,7 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "linear/epilogue.glsl"
+#include "lib/tile_sums.glsl"
 
 layout(std430, binding = kLinearX) readonly buffer X { ELEMENT x[]; };
 layout(std430, binding = kLinearWeight) readonly buffer Weight { ELEMENT weight[]; };
@@ -20,6 +21,8 @@ const uint PITCH = 66;  // not 64: 16 depths of two rows, stored by 32 neighbour
 shared float x_slice[kLinearTileDepth][PITCH];
 shared float weight_slice[kLinearTileDepth][PITCH];
 
+vec4 four_rows(uint k, uint row) { return vec4(x_slice[k][row], x_slice[k][row + 1], x_slice[k][row + 2], x_slice[k][row + 3]); }
+
 void main() {
     const uint column_tiles = (p.out_width + kLinearTileColumns - 1) / kLinearTileColumns;
     const uint tile = linear_workgroup();
@@ -30,9 +33,8 @@ void main() {
     const uint first_column = lane % LANES_ALONG_COLUMNS;
     const uint first_row = lane / LANES_ALONG_COLUMNS * ROWS;
 
-    float sum[ROWS][COLUMNS];
-    [[unroll]] for (uint r = 0; r < ROWS; ++r)
-        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) sum[r][c] = 0.0;
+    mat4 sum[2];  // of four rows each
+    sum[0] = sum[1] = mat4(0.0);
 
     for (uint depth = 0; depth < p.in_width; depth += kLinearTileDepth) {
         for (uint i = lane; i < kLinearTileDepth * kLinearTileRows; i += kLinearTileWorkgroup) {
@@ -50,13 +52,10 @@ void main() {
         }
         barrier();
         for (uint k = 0; k < kLinearTileDepth; ++k) {
-            float w[COLUMNS];
-            [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
-                w[c] = weight_slice[k][first_column + c * LANES_ALONG_COLUMNS];
-            [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-                const float value = x_slice[k][first_row + r];
-                [[unroll]] for (uint c = 0; c < COLUMNS; ++c) sum[r][c] += value * w[c];
-            }
+            vec4 w;
+            [[unroll]] for (uint c = 0; c < COLUMNS; ++c) w[c] = weight_slice[k][first_column + c * LANES_ALONG_COLUMNS];
+            sum[0] += outerProduct(four_rows(k, first_row), w);
+            sum[1] += outerProduct(four_rows(k, first_row + 4), w);
         }
         barrier();  // before the next slices overwrite these
     }
@@ -64,7 +63,8 @@ void main() {
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
         const uint row = tile_row + first_row + r;
         if (row >= p.rows) continue;
+        const vec4 sums = row_of(sum[r / 4], r % 4);
         [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
-            FINISH_COLUMN(row, tile_column + first_column, LANES_ALONG_COLUMNS, c, sum[r])
+            FINISH_COLUMN(row, tile_column + first_column, LANES_ALONG_COLUMNS, c, sums)
     }
 }

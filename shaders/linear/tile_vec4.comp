@@ -5,9 +5,10 @@
 // the order of the depth.
 // One workgroup per tile of 8 · ROWS rows × 64 columns of y. Both operands pass through shared memory in slices of four quads, a
 // quad being four neighbours of a row, which is how they are loaded, stored and multiplied: three or two vectors are read for 32
-// multiplications, where linear/tile.comp reads 12 numbers. Invocation (i, j) of 16 × 8 owns columns i + 16c and rows j + 8r, c < 4.
-// Rows and columns past the end repeat the last one and are not stored; only the depth is padded with zeros. The next slice is on
-// its way from memory while one is multiplied (linear/slices.glsl).
+// multiplications, where linear/tile.comp reads 12 numbers. Invocation (i, j) of 16 × 8 owns columns i + 16c and rows j + 8r, c < 4: four
+// rows or a multiple of that.
+// Rows and columns past the end repeat the last one and are not stored; only the depth is padded with zeros. With AHEAD the next slice
+// is on its way from memory while one is multiplied (linear/slices.glsl).
 // QUANTIZED: weight as lib/dequantize.glsl says, in a multiple of 16. An invocation has eight elements of a column's slice, which become
 // floats on their way into shared memory.
 // linear/split_depth.glsl says what a workgroup does with a part of the depth.
@@ -22,6 +23,7 @@
 #include "linear/split_depth.glsl"
 #endif
 #include "linear/slices.glsl"
+#include "lib/tile_sums.glsl"
 #define LOAD_WORDS
 #include "lib/storage4.glsl"
 #ifdef QUANTIZED
@@ -34,6 +36,7 @@
 
 layout(constant_id = kLinearRows) const uint ROWS = 8;  // of an invocation
 layout(constant_id = kLinearUnrolledQuads) const uint UNROLLED_QUADS = 4;
+layout(constant_id = kLinearAhead) const uint AHEAD = 1;
 layout(std430, binding = kLinearX) readonly buffer X { ELEMENT4 x[]; };
 
 const uint LANES_ALONG_COLUMNS = 16;
@@ -104,6 +107,9 @@ void put(uint slice) {
         put_weight(lane / PIECES + i * FETCH_COLUMNS, next_weight[i], weight_start[i], slice, lane % PIECES);
 }
 
+vec4 x_quad(uint row, uint q) { return x_slice[row * PITCH + q]; }
+vec4 weight_quad(uint column, uint q) { return weight_slice[column * PITCH + q]; }
+
 void main() {
     const uint column_tiles = (p.out_width + kLinearTileColumns - 1) / kLinearTileColumns;
     const uint tile = split_workgroup();
@@ -118,27 +124,28 @@ void main() {
     [[unroll]] for (uint i = 0; i < WEIGHT_FETCHES; ++i)
         weight_start[i] = start_of_row(weight_row_of(tile_column + lane / PIECES + i * FETCH_COLUMNS, LANES_ALONG_COLUMNS));
 
-    float sum[ROWS][COLUMNS];
-    [[unroll]] for (uint r = 0; r < ROWS; ++r)
-        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) sum[r][c] = 0.0;
+    mat4 sum[ROWS / 4];  // of four rows each
+    [[unroll]] for (uint i = 0; i < ROWS / 4; ++i) sum[i] = mat4(0.0);
 
     const uvec2 slices = steps_of_split(slices_of_depth());
-    fetch(slices.x);
+    if (AHEAD != 0) fetch(slices.x);
     for (uint slice = slices.x; slice < slices.y; ++slice) {
+        if (AHEAD == 0) fetch(slice);
         put(slice);
         barrier();
-        fetch(slice + 1);
+        if (AHEAD != 0) fetch(slice + 1);
         for (uint first = 0; first < QUADS; first += UNROLLED_QUADS) {
             [[unroll]] for (uint i = 0; i < UNROLLED_QUADS; ++i) {
                 const uint q = first + i;
-                vec4 w[COLUMNS];
-                [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
-                    w[c] = weight_slice[(column_lane + c * LANES_ALONG_COLUMNS) * PITCH + q];
-                [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-                    const vec4 value = x_slice[(row_lane + r * LANES_ALONG_ROWS) * PITCH + q];
-                    // By columns in the inner loop: sums that follow each other do not wait for each other.
-                    [[unroll]] for (uint e = 0; e < 4; ++e)
-                        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) sum[r][c] = fma(value[e], w[c][e], sum[r][c]);
+                const mat4 w = mat4(weight_quad(column_lane, q), weight_quad(column_lane + LANES_ALONG_COLUMNS, q),
+                                    weight_quad(column_lane + 2 * LANES_ALONG_COLUMNS, q),
+                                    weight_quad(column_lane + 3 * LANES_ALONG_COLUMNS, q));
+                [[unroll]] for (uint i = 0; i < ROWS / 4; ++i) {
+                    const uint row = row_lane + 4 * i * LANES_ALONG_ROWS;
+                    add_products(sum[i], 0, x_quad(row, q), w);
+                    add_products(sum[i], 1, x_quad(row + LANES_ALONG_ROWS, q), w);
+                    add_products(sum[i], 2, x_quad(row + 2 * LANES_ALONG_ROWS, q), w);
+                    add_products(sum[i], 3, x_quad(row + 3 * LANES_ALONG_ROWS, q), w);
                 }
             }
         }
@@ -148,7 +155,8 @@ void main() {
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
         const uint row = rows.x + row_lane + r * LANES_ALONG_ROWS;
         if (row >= rows.y) continue;
+        const vec4 sums = row_of(sum[r / 4], r % 4);
         [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
-            FINISH_COLUMN(row, tile_column + column_lane, LANES_ALONG_COLUMNS, c, sum[r])
+            FINISH_COLUMN(row, tile_column + column_lane, LANES_ALONG_COLUMNS, c, sums)
     }
 }

@@ -65,7 +65,7 @@ void main() {
     row.base = index * quads;
     row.keys = visible_keys(row.batch, row.query);
 
-    vec4 kept[kMostKept];
+    vec4 kept[KEPT_SIZE];
     vec4 maxima = vec4(MINUS_INFINITY);
     [[unroll]] for (uint k = 0; k < KEPT; ++k) maxima = max_of(maxima, kept[k] = score(row, kept_quad(k)));
     for (uint i = first_unkept_quad(); i < quads; i += gl_WorkGroupSize.x) maxima = max_of(maxima, score(row, i));

@@ -44,7 +44,7 @@ void main() {
     const uint quads = p.width / 4;
     const uint base = row * quads;
 
-    vec4 kept[kMostKept];
+    vec4 kept[KEPT_SIZE];
     vec4 squares = vec4(0.0);
     [[unroll]] for (uint k = 0; k < KEPT; ++k) {
         kept[k] = quad(base + kept_quad(k));

@@ -45,7 +45,7 @@ void main() {
     const uint quads = p.width / 4;
     const uint base = row * quads;
 
-    vec4 kept[kMostKept];
+    vec4 kept[KEPT_SIZE];
     vec4 sums = vec4(0.0), squares = vec4(0.0);
     [[unroll]] for (uint k = 0; k < KEPT; ++k) {
         kept[k] = LOAD4(x, base + kept_quad(k));

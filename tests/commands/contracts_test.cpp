@@ -182,8 +182,8 @@ const std::set<std::uint32_t>& capabilities_of(const vulkan::ShaderBinary& shade
 
 TEST_CASE("the workgroups of few rows and their sums are within what devices allow", "[shaders][contracts]") {
     constexpr std::uint32_t kLeastSharedBytes = 16384;  // that Vulkan has
-    const std::uint32_t vendor =
-                            GENERATE(0u, vulkan::vendors::kQualcomm, vulkan::vendors::kIntel, vulkan::vendors::kArm),
+    const std::uint32_t vendor = GENERATE(0u, vulkan::vendors::kQualcomm, vulkan::vendors::kIntel,
+                                          vulkan::vendors::kArm, vulkan::vendors::kBroadcom),
                         invocations = GENERATE(128u, 1024u);
     const bool is_gated = GENERATE(false, true), is_normed = GENERATE(false, true);
     const DType weight = GENERATE(DType::f32, DType::bf16, DType::q8_0, DType::q4_k);

@@ -8,9 +8,13 @@
 #include "cases/case.hpp"
 #include "support/backends.hpp"
 #include "support/catch.h"
+#include "support/host_application.hpp"
+#include "support/interposer.hpp"
 #include "support/must.hpp"
 #include "support/op_case.hpp"
+#include "vulkan/backend.hpp"
 #include "vulkan/variants.hpp"
+#include "vulkan/vendors.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -116,6 +120,33 @@ std::vector<std::string> register_tests(const std::variant<Ops...>*) {
 }
 
 const std::vector<std::string> kTests = register_tests(static_cast<const graph::Op*>(nullptr));
+
+// Mali and Raspberry Pi have tiles, columns and rows of their own (vulkan/vendors.hpp), which no device here chooses.
+TEST_CASE("kernels are right as GPUs with few registers run them", "[op][edges][few_registers][vulkan]") {
+    const std::uint32_t vendor = GENERATE(vulkan::vendors::kArm, vulkan::vendors::kBroadcom);
+    const std::string index = GENERATE(from_range(vulkan_device_indices()));
+    Interposer interposer(must(vulkan::open_loader()));
+    interposer.claim_type(VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU);
+    interposer.claim_vendor(vendor);
+    HostApplication host({.device_index = static_cast<std::uint32_t>(std::stoul(index))});
+    const auto instance = must(vulkan::Instance::adopt(interposer.get(), host.instance, false));
+    const auto backend = must(vulkan::VulkanBackend::on(
+        must(vulkan::Device::create(instance, instance->describe(host.physical))), {.cache_folder = {}}));
+    std::size_t turn = 0;
+    for (const std::string_view op : {"linear", "expert_linear", "rms_norm", "decode_attention", "cache_reorder"})
+        for (const Family::Dims& edge : edges_of(op)) {
+            const auto families = cases::families_of(op, edge.size());
+            const Family& family = *families[turn % families.size()];
+            const cases::Types& types = family.types[turn++ % family.types.size()];
+            if (types.x == DType::f16 && !backend->capabilities().storage16) continue;
+            if (!takes_case(index, 4)) continue;
+            const cases::Case which = must(family.make(edge, types));
+            CAPTURE(backend->name(), vendor, which.name());
+            OpCase c;
+            c.take(which);
+            if (!is_weight_only(types.stored) || are_many(c)) c.check(*backend);
+        }
+}
 
 }  // namespace
 }  // namespace vkformer::tests

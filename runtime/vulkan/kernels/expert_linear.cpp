@@ -79,7 +79,10 @@ bool loads_quads(const ExpertProduct& p, const Capabilities& device) {
 Result<DispatchPlan> plan_row(const graph::ExpertLinear& op, const KernelContext& context) {
     const ExpertProduct p = product_of(op, context);
     // The weights of a column take more registers where they are decoded in them.
-    const std::uint32_t columns = p.product.has_own_format ? 4 : shaders::kLinearMaxColumns;
+    const bool is_broadcom = context.device.vendor_id == vendors::kBroadcom;
+    const std::uint32_t columns = is_broadcom                ? vendors::kBroadcomArray
+                                  : p.product.has_own_format ? has_fewest_registers(context.device) ? 2 : 4
+                                                             : shaders::kLinearMaxColumns;
     const ShaderFamily& family = p.product.has_own_format         ? modules::expert_linear_quantized_row
                                  : loads_quads(p, context.device) ? modules::expert_linear_row_vec4
                                                                   : modules::expert_linear_row;
@@ -104,7 +107,8 @@ bool waits_in_two_vectors(DType weight) {
 
 Result<DispatchPlan> plan_tile(const graph::ExpertLinear& op, const KernelContext& context) {
     const ExpertProduct p = product_of(op, context);
-    const bool has_room = !has_few_registers(context.device) || !waits_in_two_vectors(p.product.weight);
+    const bool has_room = !has_fewest_registers(context.device) &&
+                          (!has_few_registers(context.device) || !waits_in_two_vectors(p.product.weight));
     const std::uint32_t lane_rows =
         has_room && p.push.pairs / p.push.experts > kFewTileRows ? kManyLaneRows : kFewLaneRows;
     const LinearTile tile{std::uint64_t{lane_rows} * shaders::kLinearVec4RowLanes, shaders::kLinearTileColumns};
@@ -115,7 +119,8 @@ Result<DispatchPlan> plan_tile(const graph::ExpertLinear& op, const KernelContex
     Dispatch& product = plan.dispatches.back();
     product.set(shaders::kWorkgroupConstant, shaders::kLinearTileWorkgroup)
         .set(shaders::kLinearRows, lane_rows)
-        .set(shaders::kLinearUnrolledQuads, unrolled_quads(context.device));
+        .set(shaders::kLinearUnrolledQuads, unrolled_quads(context.device))
+        .set(shaders::kLinearAhead, fetches_ahead(context.device));
     if (!p.product.has_own_format) product.set(shaders::kLinearWholeSlices, has_whole_slices(p.product));
     return plan;
 }

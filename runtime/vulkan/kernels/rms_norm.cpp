@@ -39,7 +39,8 @@ Result<Dispatch> untried_rms_norm(const RmsNormRows& rows, DType dtype, const Ca
     const std::uint64_t width = rows.shape.back();
     const Storage storage = storage_for(dtype, device);
     if (!is_vec4(width)) return dispatch_rms_norm(rows, row_form(width), {&modules::rms_norm_row, storage}, device);
-    return dispatch_rms_norm(rows, row_vec4_form(width), {&modules::rms_norm_row_vec4, storage}, device);
+    return dispatch_rms_norm(rows, for_device(row_vec4_form(width), device), {&modules::rms_norm_row_vec4, storage},
+                             device);
 }
 
 Result<Dispatch> plan_rms_norm_rows(const graph::RmsNorm& op, const RowForm& form, Module module,

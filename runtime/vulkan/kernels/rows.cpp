@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "vulkan/vendors.hpp"
+
 namespace vkformer::vulkan {
 
 RowForm row_form(std::uint64_t width) noexcept { return {.workgroup = width <= kShortRow ? 32u : kLongRowWorkgroup}; }
@@ -12,6 +14,11 @@ RowForm row_vec4_form(std::uint64_t width) noexcept {
     const std::uint32_t workgroup = width <= kShortVec4Row ? 32 : kLongRowWorkgroup;
     return {
         .loads = RowForm::Loads::vec4, .workgroup = workgroup, .kept = kept_vectors(width, workgroup, kMostRowVectors)};
+}
+
+RowForm for_device(RowForm form, const Capabilities& device) noexcept {
+    if (device.vendor_id == vendors::kBroadcom) form.kept = std::min(form.kept, vendors::kBroadcomArray);
+    return form;
 }
 
 std::uint32_t kept_vectors(std::uint64_t width, std::uint32_t workgroup, std::uint64_t most) noexcept {

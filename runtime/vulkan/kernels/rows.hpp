@@ -31,6 +31,8 @@ inline constexpr std::uint32_t kMostRowVectors = 8;
 RowForm row_form(std::uint64_t width) noexcept;
 /// Requires is_vec4(width).
 RowForm row_vec4_form(std::uint64_t width) noexcept;
+/// The form with no more vectors than the device's compiler keeps in registers.
+RowForm for_device(RowForm form, const Capabilities& device) noexcept;
 /// `most`: vectors that an invocation may keep.
 std::uint32_t kept_vectors(std::uint64_t width, std::uint32_t workgroup, std::uint64_t most) noexcept;
 
@@ -93,7 +95,8 @@ template <class Op, graph::Value Op::*kRow, PlanRows<Op> kPlan, const ShaderFami
           RowForm (*kForm)(std::uint64_t)>
 Result<DispatchPlan> plan_rows(const Op& op, const KernelContext& context) {
     const Storage storage = storage_for(context.graph.dtype(op.*kRow), context.device);
-    auto dispatch = kPlan(op, kForm(row_width<Op, kRow>(op, context)), {&kFamily, storage}, context);
+    auto dispatch =
+        kPlan(op, for_device(kForm(row_width<Op, kRow>(op, context)), context.device), {&kFamily, storage}, context);
     if (!dispatch) return dispatch.error();
     return DispatchPlan(*std::move(dispatch));
 }

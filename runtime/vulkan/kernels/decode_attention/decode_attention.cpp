@@ -101,16 +101,19 @@ SubgroupSizes subgroup_sizes(const Capabilities& device) {
                                         : SubgroupSizes{device.subgroup_size, device.subgroup_size};
 }
 
-/// NVIDIA and, with subgroups of 32, AMD: with 168 registers for an invocation in place of 120 a quarter fewer subgroups are in flight at
-/// most, with twice the loads each. Of AMD's older ones it would be half; Apple's and Qualcomm's compilers spill from 128 on.
-bool has_many_registers(const Capabilities& device) {
-    return device.vendor_id == vendors::kNvidia ||
-           (device.vendor_id == vendors::kAmd && subgroup_sizes(device).least <= 32);
+/// Mali and Raspberry Pi have 64 registers. NVIDIA and, with subgroups of 32, AMD: with 168 registers for an invocation in place of 120 a
+/// quarter fewer subgroups are in flight at most, with twice the loads each. Of AMD's older ones it would be half; Apple's and Qualcomm's
+/// compilers spill from 128 on.
+std::uint32_t room_for_loads(const Capabilities& device) {
+    if (vendors::has_fewest_registers(device.vendor_id)) return shaders::kDecodeAttentionNoRoom;
+    const bool has_many_registers = device.vendor_id == vendors::kNvidia ||
+                                    (device.vendor_id == vendors::kAmd && subgroup_sizes(device).least <= 32);
+    return has_many_registers ? shaders::kDecodeAttentionMuchRoom : shaders::kDecodeAttentionSomeRoom;
 }
 
 /// Heads that a workgroup of split_vec4.comp owns, of those that share a key head: at most four, and as many as there is shared memory
-/// for. GPUs with small subgroups (Intel's, Mali) have 128 registers or fewer for an invocation, and the sums of more than two do not
-/// fit.
+/// for. GPUs with small subgroups (Intel's) have 128 registers or fewer for an invocation, and the sums of more than two do not fit;
+/// Mali has 64, for those of one.
 std::uint32_t heads_of_workgroup(const DecodeSizes& sizes, bool in_pages, const Capabilities& device) {
     const std::uint64_t workgroup = keys_of_workgroup(sizes);
     const std::uint64_t per_head = workgroup * 5 * 4 + sizes.head_dim * 4;  // parts of scores, and the query
@@ -118,8 +121,10 @@ std::uint32_t heads_of_workgroup(const DecodeSizes& sizes, bool in_pages, const 
         workgroup * (in_pages ? 20 : 16) + 4;  // weights, in pages the rows of keys, and who is last
     const std::uint64_t room = std::max(device.max_shared_memory_bytes, std::uint32_t{16384}) - per_workgroup;
     const bool has_few_registers = !device.is_cpu() && subgroup_sizes(device).least <= 16;
-    const std::uint64_t most =
-        std::min<std::uint64_t>(has_few_registers ? 2 : shaders::kDecodeAttentionVec4MaxHeads, room / per_head);
+    const std::uint64_t most = std::min<std::uint64_t>(device.vendor_id == vendors::kArm ? 1
+                                                       : has_few_registers               ? 2
+                                                                           : shaders::kDecodeAttentionVec4MaxHeads,
+                                                       room / per_head);
     const std::uint64_t shared_by = sizes.heads / sizes.kv_heads;
     return static_cast<std::uint32_t>(ceil_div(shared_by, ceil_div(shared_by, most)));
 }
@@ -142,7 +147,7 @@ Result<DispatchPlan> plan_split_vec4(const graph::DecodeAttention& op, const Ker
     VKFORMER_TRY(Dispatch dispatch, dispatch_columns(op, context, module, sizes.value_dim / piece, groups));
     dispatch.set(shaders::kDecodeAttentionHeads, heads)
         .set(shaders::kDecodeAttentionHeadPieces, sizes.head_dim / piece)
-        .set(shaders::kDecodeAttentionManyRegisters, has_many_registers(context.device) ? 1 : 0);
+        .set(shaders::kDecodeAttentionRoom, room_for_loads(context.device));
     return plan_packed(op.mask.key_lengths, op.mask.starts, std::move(dispatch), context);
 }
 

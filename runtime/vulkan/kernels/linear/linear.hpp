@@ -32,8 +32,7 @@ Product product_of(const graph::Linear& op, const graph::Graph& graph);
 /// Intel: 128 registers per invocation, half as many as others have, and no offsets in the instructions that read shared memory.
 inline bool has_few_registers(const Capabilities& device) { return device.vendor_id == vendors::kIntel; }
 
-/// Mali: 64 registers per invocation.
-inline bool has_fewest_registers(const Capabilities& device) { return device.vendor_id == vendors::kArm; }
+inline bool has_fewest_registers(const Capabilities& device) { return vendors::has_fewest_registers(device.vendor_id); }
 
 /// Qualcomm: half as many registers per invocation where a workgroup has more than 64 of them.
 inline bool prefers_small_workgroups(const Capabilities& device) { return device.vendor_id == vendors::kQualcomm; }
@@ -43,8 +42,11 @@ inline bool has_whole_slices(const Product& product) { return product.in_width %
 
 /// Of linear/tile_vec4.comp: unrolled, each read of shared memory keeps its address in a register where the instruction takes no offset.
 inline std::uint32_t unrolled_quads(const Capabilities& device) {
-    return has_few_registers(device) ? 1 : shaders::kLinearTileDepth / 4;
+    return has_few_registers(device) || has_fewest_registers(device) ? 1 : shaders::kLinearTileDepth / 4;
 }
+
+/// Of the same: whether a slice waits in registers while the one before it is multiplied.
+inline std::uint32_t fetches_ahead(const Capabilities& device) { return has_fewest_registers(device) ? 0 : 1; }
 
 /// What a workgroup computes of y.
 struct LinearTile {

@@ -47,11 +47,16 @@ LinearTile row_sums_tile(const graph::Linear& op, const Product& product, const 
     const std::uint64_t rows = few_rows(product);
     std::uint64_t columns = std::min<std::uint64_t>(shaders::kLinearMaxSums / rows, shaders::kLinearMaxColumns);
     // Of one row more are fewer workgroups, whose invocations have more registers: slower, on an H100, for 2048 to 8192 columns. Of several
-    // the decoded weights of each column stay in registers for all. A norm's gains and squares leave Mali registers for two columns.
-    if (rows == 1)
-        columns = product.has_own_format && op.prologue && has_fewest_registers(device) ? 2 : 4;
-    else if (product.has_own_format && has_fewest_registers(device))
-        columns = std::min<std::uint64_t>(columns, 4);
+    // the decoded weights of each column stay in registers for all. Mali has registers for two columns that are decoded, or of several rows
+    // converted.
+    if (device.vendor_id == vendors::kBroadcom)
+        columns = rows > 4 && !op.is_gated() ? 1 : vendors::kBroadcomArray;  // vectors of four rows
+    else if (has_fewest_registers(device))
+        columns = product.has_own_format && rows > 4 && !op.is_gated()                  ? 1
+                  : product.has_own_format || (product.dtype == DType::f16 && rows > 1) ? 2
+                                                                                        : 4;
+    else if (rows == 1)
+        columns = 4;
     else if (product.has_own_format && has_few_registers(device))
         columns = std::min<std::uint64_t>(columns, 3);
     return {.rows = rows, .columns = op.is_gated() ? columns / 2 * 2 : columns};

@@ -16,7 +16,7 @@ std::uint32_t splits_of(const graph::Linear& op, const Product& product, const K
         return parts_of_depth(op, row_sums_tile(op, product, context.device),
                               std::max(kLeastDepth, shaders::kLinearSumsWorkgroup * row_sums_step(product)), context);
     }
-    return parts_of_depth(op, tile_vec4(kVec4LaneRows), 256, context);
+    return parts_of_depth(op, tile_vec4(vec4_lane_rows(context.device)), 256, context);
 }
 
 }  // namespace
@@ -84,7 +84,7 @@ Result<DispatchPlan> plan_split(const graph::Linear& op, Operand x, const Kernel
         if (product.has_few_rows())
             return plan_parts_of_row_sums(op, x, own ? modules::linear_quantized_row : modules::linear_row_vec4,
                                           row_sums_tile(op, product, context.device), splits, context);
-        return plan_parts_of_tile_vec4(op, x, kVec4LaneRows, splits, context);
+        return plan_parts_of_tile_vec4(op, x, vec4_lane_rows(context.device), splits, context);
     };
     return combine_parts(parts(), splits, op, context);
 }

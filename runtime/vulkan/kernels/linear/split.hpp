@@ -8,6 +8,9 @@ namespace vkformer::vulkan {
 
 /// linear/tile_vec4.comp: rows of an invocation, of the small tiles.
 inline constexpr std::uint32_t kVec4LaneRows = 8;
+inline std::uint32_t vec4_lane_rows(const Capabilities& device) {
+    return has_fewest_registers(device) ? kVec4LaneRows / 2 : kVec4LaneRows;
+}
 
 /// What a workgroup computes.
 constexpr LinearTile tile_vec4(std::uint32_t lane_rows) noexcept {

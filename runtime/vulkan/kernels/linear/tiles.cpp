@@ -20,7 +20,8 @@ Result<DispatchPlan> plan_parts_of_tile_vec4(const graph::Linear& op, Operand x,
                  dispatch_linear(op, x, module_for(family, op, context), tile_vec4(lane_rows), context, splits));
     dispatch.set(shaders::kWorkgroupConstant, shaders::kLinearTileWorkgroup)
         .set(shaders::kLinearRows, lane_rows)
-        .set(shaders::kLinearUnrolledQuads, unrolled_quads(context.device));
+        .set(shaders::kLinearUnrolledQuads, unrolled_quads(context.device))
+        .set(shaders::kLinearAhead, fetches_ahead(context.device));
     if (product.has_own_format)
         dispatch.set(shaders::kLinearWeightFormat, weight_format(product.weight));
     else
@@ -39,11 +40,11 @@ bool fits_tile_vec4(const graph::Linear& op, const KernelContext& context) {
 }
 
 Result<DispatchPlan> plan_tile_vec4(const graph::Linear& op, Operand x, const KernelContext& context) {
-    return whole(plan_parts_of_tile_vec4(op, x, kVec4LaneRows, 1, context), op);
+    return whole(plan_parts_of_tile_vec4(op, x, vec4_lane_rows(context.device), 1, context), op);
 }
 
 Result<DispatchPlan> plan_tile_vec4_large(const graph::Linear& op, Operand x, const KernelContext& context) {
-    return whole(plan_parts_of_tile_vec4(op, x, 2 * kVec4LaneRows, 1, context), op);
+    return whole(plan_parts_of_tile_vec4(op, x, 2 * vec4_lane_rows(context.device), 1, context), op);
 }
 
 Result<DispatchPlan> plan_tile(const graph::Linear& op, Operand x, const KernelContext& context) {
