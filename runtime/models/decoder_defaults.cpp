@@ -62,23 +62,27 @@ Result<void> read_lengths(const Config& generation, GenerationSource source, Dec
 
 }  // namespace
 
+Result<std::vector<std::int32_t>> load_end_tokens(const std::filesystem::path& folder, std::uint64_t vocab) {
+    VKFORMER_TRY(const Config generation, Config::open_if_present(folder / "generation_config.json"));
+    VKFORMER_TRY(const Config model, Config::open_if_present(folder / "config.json"));
+    VKFORMER_TRY(const Config text, model.object("text_config"));  // of a model with towers beside that of texts
+    std::vector<std::int32_t> ends;
+    for (const Config* const source : {&generation, &model, &text}) {
+        VKFORMER_TRY(ends, read_tokens(*source, "eos_token_id", vocab));
+        if (!ends.empty()) break;
+    }
+    return ends;
+}
+
 Result<DecoderDefaults> load_decoder_defaults(const std::filesystem::path& folder, std::uint64_t vocab) {
     std::error_code ignored;
     const bool has_own = std::filesystem::exists(folder / "generation_config.json", ignored);
     const GenerationSource source = has_own ? GenerationSource::generation_config : GenerationSource::model_config;
-    VKFORMER_TRY(const Config model, Config::open_if_present(folder / "config.json"));
     VKFORMER_TRY(const Config generation,
                  Config::open_if_present(folder / (has_own ? "generation_config.json" : "config.json")));
     VKFORMER_CHECK(check_generation_fields(generation, source, kKind, {.draws = false, .searches = false}));
     DecoderDefaults defaults;
-    VKFORMER_TRY(defaults.end_tokens, read_tokens(generation, "eos_token_id", vocab));
-    if (defaults.end_tokens.empty()) {
-        VKFORMER_TRY(defaults.end_tokens, read_tokens(model, "eos_token_id", vocab));
-    }
-    if (defaults.end_tokens.empty()) {  // of a model with towers beside that of texts
-        VKFORMER_TRY(const Config text, model.object("text_config"));
-        VKFORMER_TRY(defaults.end_tokens, read_tokens(text, "eos_token_id", vocab));
-    }
+    VKFORMER_TRY(defaults.end_tokens, load_end_tokens(folder, vocab));
     VKFORMER_TRY(defaults.rules, read_token_rules(generation, defaults.end_tokens, vocab));
     if (defaults.rules.forced_first >= 0 && !defaults.rules.banned_first.empty())
         return generation.unsupported("begin_suppress_tokens", "null with \"forced_bos_token_id\"");

@@ -35,4 +35,7 @@ struct DecoderDefaults {
 /// is generated and are not done are refused by name, tokens that are not below `vocab` too. Errors: CorruptFile, UnsupportedConfig.
 Result<DecoderDefaults> load_decoder_defaults(const std::filesystem::path& folder, std::uint64_t vocab);
 
+/// Its end tokens alone.
+Result<std::vector<std::int32_t>> load_end_tokens(const std::filesystem::path& folder, std::uint64_t vocab);
+
 }  // namespace vkformer::models

@@ -125,6 +125,11 @@ constexpr Field kFields[] = {
 
 bool is_generation_field(std::string_view name) { return std::ranges::count(kFields, name, &Field::name) > 0; }
 
+bool changes_language_models(std::string_view name) {
+    const auto* const field = std::ranges::find(kFields, name, &Field::name);
+    return field != std::end(kFields) && field->language_model != Use::idle && name != "eos_token_id";
+}
+
 namespace {
 
 bool is_empty(const Config& config, std::string_view name) {

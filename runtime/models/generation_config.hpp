@@ -57,6 +57,9 @@ enum class GenerationSource : std::uint8_t {
 /// Whether transformers reads such a field of generation_config.json, and in older models of config.json.
 bool is_generation_field(std::string_view name);
 
+/// Whether such a field, but for the tokens that end it, may change what a language model generates.
+bool changes_language_models(std::string_view name);
+
 /// Whose fields they are: some concern only the one, and some are done only for the one.
 enum class GenerationKind : std::uint8_t { encoder_decoder, language_model };
 

@@ -15,6 +15,7 @@
 #include "models/gguf_export_layers.hpp"
 #include "models/gguf_vocabulary.hpp"
 #include "models/open_model.hpp"
+#include "text/unicode.hpp"
 
 namespace vkformer::models {
 namespace {
@@ -25,6 +26,14 @@ using formats::OutputTensor;
 void set_file_type(GgufContents& contents, DType dtype) {
     contents.metadata.set("general.file_type", gguf_file_type(dtype));
     contents.metadata.set("general.quantization_version", std::uint32_t{2});
+}
+
+/// Empty where it has none that a GGUF file can say.
+std::string name_of_folder(const std::filesystem::path& folder) {
+    std::filesystem::path path = std::filesystem::absolute(folder).lexically_normal();
+    if (!path.has_filename()) path = path.parent_path();  // "model/" and "."
+    std::string name = path.filename().string();
+    return text::is_utf8(name) ? name : std::string();
 }
 
 /// What a folder holds besides the language model.
@@ -93,7 +102,7 @@ Result<GgufContents> exported_to_gguf(const std::filesystem::path& folder, DType
     GgufContents contents;
     contents.metadata.set("general.architecture", source->architecture.name);
     contents.metadata.set("general.type", "model");
-    contents.metadata.set("general.name", std::filesystem::absolute(folder).lexically_normal().filename().string());
+    if (const std::string name = name_of_folder(folder); !name.empty()) contents.metadata.set("general.name", name);
     set_file_type(contents, dtype);
     VKFORMER_CHECK(add_gguf_vocabulary(folder, json, vocab_size, contents));
 

@@ -459,11 +459,16 @@ bool append_words(const json& step, std::vector<std::string>& words) {
 
 }  // namespace
 
-std::optional<std::string> gguf_pre_name(const json& pre_tokenizer) {
+bool is_gguf_end(std::string_view token) { return std::ranges::find(kEndSpellings, token) != kEndSpellings.end(); }
+
+std::optional<std::string> gguf_pre_name(const json& pre_tokenizer, std::optional<bool> ignore_merges) {
     std::vector<std::string> words;
     if (!append_words(pre_tokenizer, words)) return std::nullopt;
-    for (const char* name : {"gpt-2", "llama-bpe", "qwen2", "qwen35", "smollm", "tekken", "gpt-4o", "deepseek-v3"})
-        if (std::ranges::equal(pre_type(name)->words, words)) return name;
+    for (const char* name :
+         {"gpt-2", "llama-bpe", "qwen2", "qwen35", "smollm", "tekken", "gpt-4o", "deepseek-v3", "smaug-bpe"})
+        if (const auto type = pre_type(name); std::ranges::equal(type->words, words) &&
+                                              ignore_merges.value_or(type->ignore_merges) == type->ignore_merges)
+            return name;
     return std::nullopt;
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
@@ -32,7 +33,10 @@ struct GgufTokenizer {
 Result<GgufTokenizer> load_gguf_tokenizer(const formats::Gguf& file);
 
 /// llama.cpp's name (tokenizer.ggml.pre) for the `pre_tokenizer` of a tokenizer.json; nothing where none of those that
-/// load_gguf_tokenizer knows cuts text like it.
-std::optional<std::string> gguf_pre_name(const nlohmann::json& pre_tokenizer);
+/// load_gguf_tokenizer knows cuts text like it, and takes words that are tokens whole as said.
+std::optional<std::string> gguf_pre_name(const nlohmann::json& pre_tokenizer, std::optional<bool> ignore_merges = {});
+
+/// Whether a token so spelled ends a generation whatever the metadata say, unless it is a normal one.
+bool is_gguf_end(std::string_view token);
 
 }  // namespace vkformer::text
