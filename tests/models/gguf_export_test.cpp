@@ -236,7 +236,8 @@ TEST_CASE("the tokenizer of a folder survives the way into a GGUF file", "[model
 TEST_CASE("the name in a GGUF file is that of the folder, however its path ends", "[models][gguf][vocabulary]") {
     const LlamaFolder folder("bpe-pieces");
     const auto name_by = [](const std::filesystem::path& path) -> std::string {
-        for (const auto& field : must(exported_to_gguf(path, DType::f32)).metadata.fields())
+        const auto contents = must(exported_to_gguf(path, DType::f32));
+        for (const auto& field : contents.metadata.fields())
             if (field.key == "general.name") return field.encoded.substr(4 + 8);
         return "none";
     };
