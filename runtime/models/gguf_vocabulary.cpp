@@ -255,7 +255,7 @@ Result<void> read_spaces(const json& step, const char* kind, SpaceRules& rules) 
         return {};
     }
     const bool is_metaspace = is_type(step, "Metaspace") && member(step, "replacement") == kSpace;
-    if ((is_type(step, "Replace") && is_space(member(step, "pattern")) && member(step, "content") == kSpace)) {
+    if (is_type(step, "Replace") && is_space(member(step, "pattern")) && member(step, "content") == kSpace) {
         rules.replaces = true;
         return {};
     }
@@ -267,7 +267,10 @@ Result<void> read_spaces(const json& step, const char* kind, SpaceRules& rules) 
         return unsupported("the " + std::string(kind) + " " + member(step, "type").dump() +
                            " of a SentencePiece vocabulary");
     rules.prepends |= prepends;
-    if (is_metaspace) rules.replaces = true, rules.spares = prepends, rules.splits |= member(step, "split") != false;
+    if (!is_metaspace) return {};
+    rules.replaces = true;
+    rules.spares = prepends;
+    rules.splits |= member(step, "split") != false;
     return {};
 }
 
