@@ -173,7 +173,7 @@ Result<void> add_byte_level(const json& root, const text::TokenizerConfig& confi
         contents.notes.push_back(
             "the tokenizer composes characters (NFC), llama.cpp does not: texts in decomposed form differ");
     else if (!normalizer.is_null())
-        return unsupported("the normalizer " + formats::quote(member(normalizer, "type").dump()));
+        return unsupported("the normalizer " + member(normalizer, "type").dump());
     json pre_tokenizer = member(root, "pre_tokenizer");
     if (config.add_prefix_space && is_type(pre_tokenizer, "ByteLevel"))
         pre_tokenizer["add_prefix_space"] = *config.add_prefix_space;

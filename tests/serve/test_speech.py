@@ -200,6 +200,7 @@ def test_bad_forms(server: Server) -> None:
         (b"--edge\r\nX: a\r\n\r\n\r\n--edge--", "content-disposition"),
         (b"nothing", "boundary"),
         (form({"a": b""}), "does not know"),
+        (form({"language": b"xx"})[: -len(b"--edge--\r\n")] + form({"file": sound, "language": b"en"}), "language: there are two"),
         (form({f"a{number}": b"" for number in range(100)}), "more than 64 parts"),
     ):
         status, content = send(server, body)

@@ -79,7 +79,10 @@ Request Connection::take_head() const {
     head.method = std::string(message.method_string());
     head.is_old = message.version() < 11;
     std::string_view target(message.target().data(), message.target().size());
-    target = target.substr(0, target.find('?'));
+    if (const std::size_t mark = target.find('?'); mark != std::string_view::npos) {
+        head.query = target.substr(mark + 1);
+        target = target.substr(0, mark);
+    }
     const std::string scheme = lower(target.substr(0, 8));
     std::string_view host;  // of an absolute target
     if (scheme.starts_with("http://") || scheme == "https://") {

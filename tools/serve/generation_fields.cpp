@@ -23,7 +23,8 @@ std::map<std::int32_t, float> read_biases(Fields& fields) {
     for (const auto& [name, value] : given->items()) {
         std::int32_t token = 0;
         const auto read = std::from_chars(name.data(), name.data() + name.size(), token);
-        const bool is_token = read.ec == std::errc{} && read.ptr == name.data() + name.size() && token >= 0;
+        const bool is_token = read.ec == std::errc{} && read.ptr == name.data() + name.size() && token >= 0 &&
+                              name == std::to_string(token);  // one that is spelled in two ways would have two
         const double bias = value.is_number() ? value.get<double>() : 1e9;
         if (!is_token || !(bias >= -100 && bias <= 100))
             fields.refuse("logit_bias", "it is no object of token ids and numbers from -100 to 100");

@@ -20,6 +20,7 @@ struct Request {
     std::uint64_t number = 0;                    ///< of this process, counted from 1; in logs and in x-request-id
     std::string method;                          ///< "GET"
     std::string path;                            ///< without the query and what names the host, as it was sent
+    std::string query;                           ///< what was behind its "?"
     std::map<std::string, std::string> headers;  ///< by names in small letters; one that came twice, joined by ", "
     std::string body;
     bool is_old = false;  ///< HTTP/1.0: its client knows no chunks, and a connection is kept only where that is said

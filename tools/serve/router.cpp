@@ -52,6 +52,23 @@ std::string Router::methods_of(std::string_view path) const {
     return methods;
 }
 
+namespace {
+
+/// No route of the APIs takes anything there but what clients send along that names nothing to be done.
+void check_query(const Request& head) {
+    static constexpr std::string_view kHarmless[] = {"beta", "api-version"};
+    if (!head.path.starts_with("/v1/")) return;  // a page's address may have anything
+    for (std::string_view left = head.query; !left.empty();) {
+        const std::string_view part = left.substr(0, left.find('&'));
+        left.remove_prefix(std::min(part.size() + 1, left.size()));
+        const std::string_view name = part.substr(0, part.find('='));
+        if (!name.empty() && std::ranges::find(kHarmless, name) == std::end(kHarmless))
+            throw Refusal(400, "it stands behind the address's \"?\", where no route takes it", std::string(name));
+    }
+}
+
+}  // namespace
+
 Admission Router::admission_for(const Request& head) const {
     access_.check_host_and_origin(head);
     Admission admission;
@@ -59,6 +76,7 @@ Admission Router::admission_for(const Request& head) const {
         admission.headers = {{"access-control-allow-origin", std::string(origin)}, {"vary", "Origin"}};
     if (head.method == "OPTIONS") return admission;
     const Route& route = find(head);
+    check_query(head);
     const bool has_key = !head.header("authorization").empty() || !head.header("x-api-key").empty();
     if (route.needs_key && (has_key || !route.key_in_body)) access_.check_key(head);
     admission.body_bytes = route.body_bytes;

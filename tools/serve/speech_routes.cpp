@@ -5,6 +5,9 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <functional>
+#include <set>
+#include <string>
 
 #include "serve/fields.hpp"
 #include "serve/form.hpp"
@@ -38,9 +41,11 @@ Asked read_form(const Request& request, bool translates) {
     Asked asked;
     asked.file.task = translates ? "translate" : "transcribe";
     bool has_file = false;
+    std::set<std::string, std::less<>> seen;
     for (Part& part : parse_multipart(request)) {
+        const bool is_list = part.name.starts_with("timestamp_granularities");
+        if (!seen.insert(part.name).second && !is_list) throw Refusal(400, "there are two", part.name);
         if (part.name == "file") {
-            if (has_file) throw Refusal(400, "there are two", "file");
             has_file = true;
             asked.file.bytes = std::move(part.bytes);
         } else if (part.name == "model") {

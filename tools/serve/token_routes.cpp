@@ -14,6 +14,7 @@ void tokenize(const ModelSet& models, const Call& call) {
     const TextModel& model = models.get<TextModel>(call, fields.text("model"));
     const std::string text = fields.needed_text("content");
     fields.only("add_special", true, "the tokenizer's special tokens are always there");
+    fields.only("parse_special", true, "special tokens that a text spells are always found");
     fields.only("with_pieces", false, "pieces are not given; /detokenize has the text of tokens");
     fields.finish();
     auto tokens = model.engine().tokenize(text);
