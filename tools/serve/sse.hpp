@@ -44,6 +44,7 @@ public:
         write(std::move(events));
         call_.exchange().end();
     }
+    /// The last event, which waits for a client who reads slowly: what it repeats is there already, or asked for.
     void end_asked(std::string events) {
         write_asked(std::move(events));
         call_.exchange().end();
