@@ -69,17 +69,26 @@ test_python() {
     local pytest=(env VKFORMER_PROGRAM="$folder/vkformer/bin/vkformer" OPENBLAS_NUM_THREADS=1
         "$folder/venv/bin/python" -m pytest -q -p no:cacheprovider) failed=0
     "${pytest[@]}" tests/serve >"$folder/serve.log" 2>&1 &
-    "${pytest[@]}" python/tests || failed=1
+    local server=$!
+    "${pytest[@]}" python/tests 2>&1 | tee "$folder/package.log" || failed=1
     say "the tests of the server, with the clients that people have, which ran beside them"
-    wait $! || failed=1
+    wait "$server" || failed=1
     cat "$folder/serve.log"
     return $failed
 }
-test_python || {
-    status=1
-    say "the Python package has failures, see above"
-}
+python_status=0
+test_python || python_status=$?
 
 say "running the tests of build/$preset"
 ctest --preset "$preset" --parallel "$jobs" || status=1
+
+# Said last: thousands of lines of ctest's stand between the failures and here, and of a long output often the end alone is kept.
+if [ "$python_status" != 0 ]; then
+    status=1
+    say "the Python package or the server has failures:"
+    for log in package serve; do
+        summary=$(sed -n '/^=* short test summary/,$p' "build/$preset/python/$log.log" 2>/dev/null) || summary=""
+        [ -z "$summary" ] || printf '%s\n' "$summary" >&2
+    done
+fi
 exit "$status"

@@ -257,14 +257,14 @@ def test_bodies_are_bounded_together() -> None:
     running = Server(models=("vectors",))
     head = b"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000001\r\n\r\n"
 
-    def begun() -> tuple[socket.socket, int]:
-        """All of a body but its last byte; 0: the server waits for that."""
+    def begun(seconds: float = 0.5) -> tuple[socket.socket, int]:
+        """All of a body but its last byte; 0: the server has said nothing for so long, and waits for that."""
         connection = socket.create_connection(("127.0.0.1", running.port), timeout=20)
         connection.sendall(head)
         try:
             for _ in range(60):
                 connection.sendall(b" " * 1_000_000)
-            connection.settimeout(0.5)
+            connection.settimeout(seconds)
             return connection, status_of(connection.recv(1000))
         except TimeoutError:
             return connection, 0
@@ -274,7 +274,7 @@ def test_bodies_are_bounded_together() -> None:
     senders = [begun() for _ in range(4)]
     assert [status for _, status in senders] == [0] * 4
     for _ in range(3):  # of which none takes a part along
-        connection, status = begun()
+        connection, status = begun(20)
         connection.close()
         assert status == 503
     assert len(running.post("/v1/embeddings", {"input": "the cat"})["data"]) == 1
