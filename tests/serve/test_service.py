@@ -383,10 +383,11 @@ def test_time_is_bounded() -> None:
 
 
 def test_who_reads_a_whole_stream_has_times_of_his_own() -> None:
-    for seconds in (3, 12, 48):  # until all tokens are made within half of a request's time
+    # Until all tokens are made within half of a request's time; a reader may let a piece wait for 30 seconds.
+    for seconds in (3, 9, 27):
         if reads_late(seconds):
             return
-    pytest.fail("64 tokens take longer than 24 seconds")
+    pytest.fail("64 tokens take longer than 13 seconds")
 
 
 def reads_late(seconds: int) -> bool:
